@@ -1,0 +1,4 @@
+pub mod ema;
+pub mod gradients;
+pub mod optimizer;
+pub mod schedule;
