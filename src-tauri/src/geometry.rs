@@ -25,6 +25,25 @@ pub struct BoxXywhNorm {
     pub h: f64,
 }
 
+/// A box that should be found, in pixels of the image it belongs to (original or network input; the holder says which).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct GroundTruth {
+    pub class_idx: usize,
+    pub box_px: BoxXyxyPx,
+}
+
+impl GroundTruth {
+    /// From a label relative to an image of `width` x `height` pixels.
+    ///
+    /// Rounded to f32 before it is scaled and turned into corners, as the reference does it: whether a point on the very
+    /// edge of a box lies inside can depend on the last bit.
+    pub fn from_norm(class_idx: usize, norm: &BoxXywhNorm, width: usize, height: usize) -> Self {
+        let (cx, half_w) = (norm.cx as f32 * width as f32, norm.w as f32 * width as f32 / 2.0);
+        let (cy, half_h) = (norm.cy as f32 * height as f32, norm.h as f32 * height as f32 / 2.0);
+        Self { class_idx, box_px: BoxXyxyPx::new(cx - half_w, cy - half_h, cx + half_w, cy + half_h) }
+    }
+}
+
 impl BoxXyxyPx {
     pub fn new(x1: f32, y1: f32, x2: f32, y2: f32) -> Self {
         Self { x1, y1, x2, y2 }

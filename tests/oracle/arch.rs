@@ -54,7 +54,10 @@ pub fn run(dir: &Path, report: &mut Report) {
 fn compare(expected: &Model, config: &ModelConfig) -> Vec<Compared> {
     let model = config.init(0, &Device::flex());
     let state = list_state(&model);
-    let ours: Vec<_> = state.iter().map(|e| (e.name.clone(), e.shape.clone(), if e.is_parameter { "p" } else { "b" }.to_owned())).collect();
+    let ours: Vec<_> = state
+        .iter()
+        .map(|e| (e.name.clone(), e.shape.clone(), if e.is_parameter { "p" } else { "b" }.to_owned()))
+        .collect();
     let n_params = |prefix: &str| -> usize {
         let members = state.iter().filter(|e| e.is_parameter && e.name.starts_with(prefix));
         members.map(|e| e.shape.iter().product::<usize>()).sum()
@@ -89,7 +92,8 @@ fn compare_layers(expected: &Model, config: &ModelConfig, n_params: &dyn Fn(&str
             From::One(i) => vec![absolute(*i)],
             From::Many(many) => many.iter().map(|&i| absolute(i)).collect(),
         };
-        let ours: Vec<i64> = if layer.from.is_empty() { vec![-1] } else { layer.from.iter().map(|&i| i as i64).collect() };
+        let ours: Vec<i64> =
+            if layer.from.is_empty() { vec![-1] } else { layer.from.iter().map(|&i| i as i64).collect() };
         let our_kind = match layer.kind {
             LayerKind::Downsample { .. } => "Conv",
             LayerKind::C2f { .. } => "C2f",
@@ -100,7 +104,11 @@ fn compare_layers(expected: &Model, config: &ModelConfig, n_params: &dyn Fn(&str
         };
         compared.push(Compared::equal(format!("layer {index} source"), ours, sources));
         compared.push(Compared::equal(format!("layer {index} kind"), our_kind, kind.as_str()));
-        compared.push(Compared::equal(format!("layer {index} parameters"), n_params(&format!("model.{index}.")), *count));
+        compared.push(Compared::equal(
+            format!("layer {index} parameters"),
+            n_params(&format!("model.{index}.")),
+            *count,
+        ));
     }
     compared
 }

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use burn::prelude::*;
-use fermata::geometry::BoxXyxyPx;
-use fermata::loss::{
-    Assigner, Candidates, GroundTruth, box_ciou, complete_iou, distances_to_sides, distribution_focal_loss,
-};
+use fermata::geometry::{BoxXyxyPx, GroundTruth};
+use fermata::loss::{Assigner, Candidates, box_ciou, complete_iou, distances_to_sides, distribution_focal_loss};
 use fermata::model::{AnchorPoints, REG_MAX, STRIDES, corners_from_distances, distances_from_logits};
 use serde::Deserialize;
 
@@ -118,7 +116,9 @@ fn compare_assignment(case: &Case) -> Vec<Compared> {
             .iter()
             .enumerate()
             .filter(|(_, row)| row[1..].iter().sum::<f64>() > 0.0)
-            .map(|(i, row)| (i, GroundTruth { class_idx: row[0] as usize, box_px: box_of(&[1, 2, 3, 4].map(|j| row[j] as f32)) }))
+            .map(|(i, row)| {
+                (i, GroundTruth { class_idx: row[0] as usize, box_px: box_of(&[1, 2, 3, 4].map(|j| row[j] as f32)) })
+            })
             .collect();
         let boxes: Vec<GroundTruth> = valid.iter().map(|(_, gt)| *gt).collect();
         let candidates = Candidates { class_scores: &class_scores, boxes_px: &boxes_px, centres_px: &centres_px };
@@ -131,7 +131,9 @@ fn compare_assignment(case: &Case) -> Vec<Compared> {
 
     let theirs: BTreeMap<_, _> =
         case.fg.iter().filter(|f| f.score > SMALLEST_SCORE).map(|f| ((f.b, f.a), (f.gt, f.label, f.score))).collect();
-    let who = |map: &BTreeMap<(usize, usize), (usize, usize, f64)>| -> Vec<_> { map.iter().map(|(at, x)| (*at, x.0, x.1)).collect() };
+    let who = |map: &BTreeMap<(usize, usize), (usize, usize, f64)>| -> Vec<_> {
+        map.iter().map(|(at, x)| (*at, x.0, x.1)).collect()
+    };
     let worst = theirs.iter().filter_map(|(at, x)| Some((ours.get(at)?.2 - x.2).abs())).fold(0.0, nan_max);
     let sum: f64 = ours.values().map(|x| x.2).sum();
     vec![
@@ -215,8 +217,12 @@ fn compare_dfl(case: &Dfl) -> Vec<Compared> {
             }
         }
     }
-    let loss_error =
-        case.loss_rows.iter().zip(to_vec(loss)).map(|(&theirs, ours)| relative(ours as f64, theirs, 1e-1)).fold(0.0, nan_max);
+    let loss_error = case
+        .loss_rows
+        .iter()
+        .zip(to_vec(loss))
+        .map(|(&theirs, ours)| relative(ours as f64, theirs, 1e-1))
+        .fold(0.0, nan_max);
 
     let mut points = AnchorPoints::new(&[[8, 8]]);
     points.xy_grid.truncate(case.n);
@@ -231,7 +237,11 @@ fn compare_dfl(case: &Dfl) -> Vec<Compared> {
         Compared::new("loss", loss_error, 1e-5),
         Compared::new("expected distances", worst_of_rows(&case.expected_dist, &rows(distances)), 1e-5),
         Compared::new("corners from distances", worst_of_rows(&case.dist2bbox_xyxy, &rows(corners)), 1e-5),
-        Compared::new("distances from corners", worst_of_rows(&case.bbox2dist_regmax15_of_box_shifted, &rows(shifted)), 1e-5),
+        Compared::new(
+            "distances from corners",
+            worst_of_rows(&case.bbox2dist_regmax15_of_box_shifted, &rows(shifted)),
+            1e-5,
+        ),
         Compared::new("gradient samples", case.grad_of_sum.sample.largest_error(&gradient), 2e-6),
     ];
     compared.extend(case.grad_of_sum.summary.compare("gradient", &[4 * case.n, REG_MAX], &gradient, 1.0, 2e-6));

@@ -156,11 +156,19 @@ fn compare_levels(expected: &Pass, head: &HeadOutput, tolerance: &Tolerance) -> 
     let mut compared = Vec::new();
     let mut start = 0;
     for (level, &[height, width]) in expected.raw_levels.iter().zip(&head.level_sizes) {
-        for (what, expected, logits) in [("boxes", &level.boxes, &head.box_logits), ("scores", &level.scores, &head.class_logits)] {
+        for (what, expected, logits) in
+            [("boxes", &level.boxes, &head.box_logits), ("scores", &level.scores, &head.class_logits)]
+        {
             let part = logits.clone().narrow(2, start, height * width);
             let [batch, channels, _] = part.dims();
             let what = format!("stride {} {what}", level.stride);
-            compared.extend(expected.compare(&what, &[batch, channels, height, width], &to_vec(part), 1.0, tolerance.logit));
+            compared.extend(expected.compare(
+                &what,
+                &[batch, channels, height, width],
+                &to_vec(part),
+                1.0,
+                tolerance.logit,
+            ));
         }
         start += height * width;
     }
@@ -175,9 +183,17 @@ fn compare_decoded(expected: &Decoded, head: &HeadOutput) -> Vec<Compared> {
     let values = to_vec(decoded);
     let mut compared = vec![Compared::equal("decoded shape", [batch, rows, n_points], expected.shape)];
     compared.extend(expected.summary_boxes.compare("decoded boxes", &[batch, 4, n_points], &boxes, 1.0, 5e-3));
-    compared.extend(expected.summary_scores.compare("decoded scores", &[batch, rows - 4, n_points], &scores, 1.0, 2e-5));
+    compared.extend(expected.summary_scores.compare(
+        "decoded scores",
+        &[batch, rows - 4, n_points],
+        &scores,
+        1.0,
+        2e-5,
+    ));
     let column = |point: &Point, from: usize, theirs: &[f64]| {
-        largest_difference(theirs.iter().enumerate().map(|(row, &v)| (v, values[(point.b * rows + from + row) * n_points + point.a])))
+        largest_difference(
+            theirs.iter().enumerate().map(|(row, &v)| (v, values[(point.b * rows + from + row) * n_points + point.a])),
+        )
     };
     let box_error = expected.samples.iter().map(|p| column(p, 0, &p.xywh)).fold(0.0, nan_max);
     let score_error = expected.samples.iter().map(|p| column(p, 4, &p.scores)).fold(0.0, nan_max);

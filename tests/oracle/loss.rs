@@ -157,7 +157,11 @@ fn compare_net(case: &Net, model: &Detector) -> Vec<Compared> {
 
     compared.extend(compare_items(&LossItems::read(loss.items), &case.loss_items_box_cls_dfl, 5e-4));
     compared.push(Compared::new("total", relative(total, case.total, 1.0), 5e-4));
-    compared.push(Compared::new("global gradient norm", relative(gradients.global_norm(), case.grad_global_norm, 1e-9), 2e-3));
+    compared.push(Compared::new(
+        "global gradient norm",
+        relative(gradients.global_norm(), case.grad_global_norm, 1e-9),
+        2e-3,
+    ));
     for (name, &(theirs, _)) in case.grad_norms.iter().filter(|(_, (norm, _))| *norm > 1e-6 * case.grad_global_norm) {
         let ours = gradients.get(name).map_or(f64::NAN, |g| norm(&to_vec(g.clone())));
         compared.push(Compared::new(format!("gradient norm of {name}"), relative(ours, theirs, 1e-9), 2e-3));
@@ -166,7 +170,11 @@ fn compare_net(case: &Net, model: &Detector) -> Vec<Compared> {
         let Some(ours) = gradients.get(name).map(|g| to_vec(g.clone())) else { continue };
         let scale = norm(&ours) / (ours.len() as f64).sqrt();
         if scale > 0.0 {
-            compared.push(Compared::new(format!("gradient samples of {name}"), sample.largest_error(&ours) / scale, 1e-2));
+            compared.push(Compared::new(
+                format!("gradient samples of {name}"),
+                sample.largest_error(&ours) / scale,
+                1e-2,
+            ));
         }
     }
     compared

@@ -7,6 +7,7 @@ mod arch;
 mod assigner;
 mod formula;
 mod forward;
+mod letterbox;
 mod loss;
 mod metrics;
 mod network;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     let mut report = Report::default();
     arch::run(&dir, &mut report);
     schedule::run(&dir, &mut report);
+    letterbox::run(&dir, &mut report);
     metrics::run(&dir, &mut report);
     assigner::run(&dir, &mut report);
     forward::run(&dir, &mut report);

@@ -5,10 +5,10 @@ mod nms;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use fermata::geometry::BoxXyxyPx;
+use fermata::geometry::{BoxXyxyPx, GroundTruth};
 use fermata::metrics::{
-    ClassMetrics, CocoAveragePrecision, CocoGroundTruth, ConfusionMatrix, Detection, DetectionMetrics, GroundTruth,
-    N_THRESHOLDS, confusion_matrix, true_positives,
+    ClassMetrics, CocoAveragePrecision, CocoGroundTruth, ConfusionMatrix, Detection, DetectionMetrics, N_THRESHOLDS,
+    confusion_matrix, true_positives,
 };
 use serde::Deserialize;
 

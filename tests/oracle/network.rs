@@ -3,8 +3,7 @@
 use std::f64::consts::PI;
 
 use burn::prelude::*;
-use fermata::geometry::BoxXywhNorm;
-use fermata::loss::GroundTruth;
+use fermata::geometry::{BoxXywhNorm, GroundTruth};
 use fermata::model::{Detector, ModelConfig, Scale, replace_tensors};
 use serde::Deserialize;
 
@@ -67,7 +66,9 @@ pub fn smooth_image(n: usize, height: usize, width: usize) -> Vec<f64> {
         for y in 0..height {
             for x in 0..width {
                 let (xf, yf) = (x as f64 / width as f64, y as f64 / height as f64);
-                let a = 2.0 * PI * ((1 + (n + c) % 3) as f64 * xf + (1 + n % 2) as f64 * yf) + 0.9 * n as f64 + 2.1 * c as f64;
+                let a = 2.0 * PI * ((1 + (n + c) % 3) as f64 * xf + (1 + n % 2) as f64 * yf)
+                    + 0.9 * n as f64
+                    + 2.1 * c as f64;
                 let b = 2.0 * PI * ((2 + n % 4) as f64 * xf - (1 + c) as f64 * yf) + 0.5 * n as f64;
                 let d = 0.7 * x as f64 + 1.3 * y as f64 + c as f64;
                 pixels.push(0.5 + 0.25 * a.sin() + 0.15 * b.sin() + 0.1 * d.sin());
@@ -95,7 +96,13 @@ pub fn scene_image(n: usize, height: usize, width: usize, rectangles: &[(usize, 
 }
 
 /// The labels that the formula gives to image `n`.
-pub fn formula_labels(labels_key: &str, n: usize, height: usize, width: usize, n_classes: usize) -> Vec<(usize, [f64; 4])> {
+pub fn formula_labels(
+    labels_key: &str,
+    n: usize,
+    height: usize,
+    width: usize,
+    n_classes: usize,
+) -> Vec<(usize, [f64; 4])> {
     let key = format!("{labels_key}/{n}");
     let count = 1 + (5.0 * u(&key, 0)).floor() as u64;
     (0..count)

@@ -26,11 +26,17 @@ impl Report {
             self.n_failed += 1;
             return println!("FAIL {name}: nothing was compared");
         };
-        let passed = compared.iter().all(|c| c.error <= c.tolerance);
+        let passed = compared.iter().all(Compared::is_within);
         self.n_failed += usize::from(!passed);
         let verdict = if passed { "ok  " } else { "FAIL" };
-        println!("{verdict} {name}: {} of {} quantities, largest error {:.3e} (tolerance {:.1e})", worst.what, compared.len(), worst.error, worst.tolerance);
-        for c in compared.iter().filter(|c| !(c.error <= c.tolerance)).take(8) {
+        println!(
+            "{verdict} {name}: {} of {} quantities, largest error {:.3e} (tolerance {:.1e})",
+            worst.what,
+            compared.len(),
+            worst.error,
+            worst.tolerance
+        );
+        for c in compared.iter().filter(|c| !c.is_within()).take(8) {
             println!("     {}: {:.3e} > {:.1e}", c.what, c.error, c.tolerance);
         }
     }
@@ -64,10 +70,21 @@ impl Compared {
         Self::new(what, if ours == theirs { 0.0 } else { 1.0 }, 0.0)
     }
 
+    /// False also for an error that is not a number.
+    fn is_within(&self) -> bool {
+        self.error <= self.tolerance
+    }
+
     fn excess(&self) -> f64 {
         if self.error.is_nan() {
             return f64::INFINITY;
         }
-        if self.tolerance > 0.0 { self.error / self.tolerance } else if self.error > 0.0 { f64::MAX } else { 0.0 }
+        if self.tolerance > 0.0 {
+            self.error / self.tolerance
+        } else if self.error > 0.0 {
+            f64::MAX
+        } else {
+            0.0
+        }
     }
 }

@@ -80,7 +80,11 @@ fn compare(run: &Run) -> Vec<Compared> {
     ];
     for group in &run.groups {
         let ours = if group.param_group == "weight" { schedule.scaled_weight_decay() } else { 0.0 };
-        compared.push(Compared::new(format!("decay of {}", group.param_group), relative(ours, group.weight_decay, 1e-12), 1e-9));
+        compared.push(Compared::new(
+            format!("decay of {}", group.param_group),
+            relative(ours, group.weight_decay, 1e-12),
+            1e-9,
+        ));
     }
     let mut n_steps = 0;
     let mut open_batches = 0;

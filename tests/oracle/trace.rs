@@ -104,7 +104,8 @@ fn run_trace(trace: &Trace, name: &str, report: &mut Report) -> Result<(), Strin
     let mut model = build(&config(&case.model, case.nc)?, &case.tag, trace.gain, &device).train();
     let mut ema = Ema::new(&model);
     let mut optimizer = Optimizer::new(rule, case.weight_decay);
-    let rates = Rates { lr_bias: case.lr, lr_weight: case.lr, lr_norm: case.lr, momentum: case.momentum, accumulate: 1 };
+    let rates =
+        Rates { lr_bias: case.lr, lr_weight: case.lr, lr_norm: case.lr, momentum: case.momentum, accumulate: 1 };
     let loss = DetectionLoss::new(LossGains::default());
     let batches: Vec<Vec<f32>> = (0..case.distinct_batches).map(|k| batch_images(trace, k)).collect();
     let shape = [case.batch, 3, case.h, case.w];
@@ -121,7 +122,11 @@ fn run_trace(trace: &Trace, name: &str, report: &mut Report) -> Result<(), Strin
         model = optimizer.step(model, gradients, &rates);
         ema.update(&model);
         compared.extend(compare_step(trace, step, &LossItems::read(result.items), norm, theirs));
-        compared.push(Compared::new("EMA decay", relative(Ema::decay(step + 1), trace.ema_decay_at_steps[step], 1e-9), 1e-9));
+        compared.push(Compared::new(
+            "EMA decay",
+            relative(Ema::decay(step + 1), trace.ema_decay_at_steps[step], 1e-9),
+            1e-9,
+        ));
     }
     report.case(&format!("{name}/steps"), compared);
 
@@ -173,7 +178,11 @@ fn compare_step(trace: &Trace, step: usize, items: &LossItems, norm: f64, theirs
     let names = ["box loss", "cls loss", "dfl loss", "total", "gradient norm"];
     let ours = [ours[0], ours[1], ours[2], total, norm];
     let tolerance = |i| if i == 4 { norm_tolerance } else { loss_tolerance };
-    (0..5).map(|i| Compared::new(format!("{} of step {step}", names[i]), relative(ours[i], theirs[i], 1e-3), tolerance(i))).collect()
+    (0..5)
+        .map(|i| {
+            Compared::new(format!("{} of step {step}", names[i]), relative(ours[i], theirs[i], 1e-3), tolerance(i))
+        })
+        .collect()
 }
 
 fn compare_groups(trace: &Trace, model: &Detector) -> Vec<Compared> {
@@ -184,7 +193,10 @@ fn compare_groups(trace: &Trace, model: &Detector) -> Vec<Compared> {
         TensorKind::Bias => Some("bias"),
         TensorKind::Buffer => None,
     };
-    let mut ours: Vec<_> = list_tensors(model).into_iter().filter_map(|spec| Some((group_of(spec.kind)?, spec.name, spec.shape))).collect();
+    let mut ours: Vec<_> = list_tensors(model)
+        .into_iter()
+        .filter_map(|spec| Some((group_of(spec.kind)?, spec.name, spec.shape)))
+        .collect();
     // The reference lists the frozen weights of the box distributions among the decayed ones; ours are a constant.
     let dfl = dfl_tensor();
     ours.push(("weight", dfl.name, dfl.shape));
@@ -198,7 +210,8 @@ fn compare_groups(trace: &Trace, model: &Detector) -> Vec<Compared> {
             Compared::equal(format!("group {}", theirs.param_group), counts, (theirs.n_tensors, theirs.numel))
         })
         .collect();
-    let named: BTreeMap<String, String> = ours.iter().map(|(group, name, _)| (name.clone(), (*group).to_owned())).collect();
+    let named: BTreeMap<String, String> =
+        ours.iter().map(|(group, name, _)| (name.clone(), (*group).to_owned())).collect();
     compared.push(Compared::equal("group of every parameter", named, trace.param_group_of.clone()));
     compared
 }
@@ -222,7 +235,11 @@ fn compare_last(trace: &Trace, model: &[NamedTensor], ema: &[NamedTensor]) -> Ve
             compared.push(Compared::new(format!("{} stays", ours.name), moved, 1e-6));
             continue;
         }
-        compared.push(Compared::new(format!("movement of {}", ours.name), relative(moved, theirs.update_norm, 1e-12), 0.1));
+        compared.push(Compared::new(
+            format!("movement of {}", ours.name),
+            relative(moved, theirs.update_norm, 1e-12),
+            0.1,
+        ));
         for (what, tensor, sums, first) in
             [("model", ours, &theirs.model, &theirs.model_first4), ("EMA", average, &theirs.ema, &theirs.ema_first4)]
         {
@@ -231,14 +248,19 @@ fn compare_last(trace: &Trace, model: &[NamedTensor], ema: &[NamedTensor]) -> Ve
             let allowed = 0.05 * theirs.update_norm;
             let sum_error = (sum - sums[0]).abs() / (allowed + 1e-6);
             let sumsq_error = (sumsq - sums[1]).abs() / (allowed * 2.0 * sumsq.sqrt() + 1e-6);
-            compared.push(Compared::new(format!("sums of {} ({what})", tensor.name), nan_max(sum_error, sumsq_error), 1.0));
+            compared.push(Compared::new(
+                format!("sums of {} ({what})", tensor.name),
+                nan_max(sum_error, sumsq_error),
+                1.0,
+            ));
             let squares = first.iter().zip(&tensor.values).map(|(&a, &b)| (a - b as f64).powi(2)).sum::<f64>();
             let share = first.len() as f64 / tensor.values.len() as f64;
             first_errors.push(squares.sqrt() / (theirs.update_norm * share.sqrt()));
         }
     }
     first_errors.sort_by(f64::total_cmp);
-    let quantile = |q: f64| first_errors.get(((first_errors.len() as f64 - 1.0) * q) as usize).copied().unwrap_or(f64::NAN);
+    let quantile =
+        |q: f64| first_errors.get(((first_errors.len() as f64 - 1.0) * q) as usize).copied().unwrap_or(f64::NAN);
     compared.push(Compared::new("first values, median over tensors", quantile(0.5), 1e-3));
     compared.push(Compared::new("first values, 95th percentile", quantile(0.95), 2e-2));
     compared
@@ -250,7 +272,13 @@ fn compare_decoded(what: &str, expected: &Decoded, model: &Detector, images: Ten
     let boxes = to_vec(decoded.clone().narrow(1, 0, 4));
     let scores = to_vec(decoded.clone().narrow(1, 4, rows - 4));
     let mut compared = expected.boxes.compare(&format!("boxes, {what}"), &[batch, 4, n_points], &boxes, 1.0, 0.5);
-    compared.extend(expected.scores.compare(&format!("scores, {what}"), &[batch, rows - 4, n_points], &scores, 1.0, 1e-3));
+    compared.extend(expected.scores.compare(
+        &format!("scores, {what}"),
+        &[batch, rows - 4, n_points],
+        &scores,
+        1.0,
+        1e-3,
+    ));
     compared.push(Compared::new(format!("samples, {what}"), expected.sample.largest_error(&to_vec(decoded)), 0.5));
     compared
 }

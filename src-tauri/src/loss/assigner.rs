@@ -3,28 +3,9 @@
 //! C. Feng et al., "TOOD: Task-aligned One-stage Object Detection" (2021), section 3.2: alignment t = s^alpha * u^beta with s
 //! the score of the box's class and u the overlap. Here alpha = 0.5, beta = 6 and the overlap is the CIoU, as in YOLOv8.
 
-use crate::geometry::{BoxXywhNorm, BoxXyxyPx};
+use crate::geometry::{BoxXyxyPx, GroundTruth};
 
 use super::iou_loss::box_ciou;
-
-/// A ground-truth box in pixels of the network's input.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct GroundTruth {
-    pub class_idx: usize,
-    pub box_px: BoxXyxyPx,
-}
-
-impl GroundTruth {
-    /// From a label relative to an input image of `width` x `height` pixels.
-    ///
-    /// Rounded to f32 before it is scaled and turned into corners, as the reference does it: whether a point on the very
-    /// edge of a box lies inside can depend on the last bit.
-    pub fn from_norm(class_idx: usize, norm: &BoxXywhNorm, width: usize, height: usize) -> Self {
-        let (cx, half_w) = (norm.cx as f32 * width as f32, norm.w as f32 * width as f32 / 2.0);
-        let (cy, half_h) = (norm.cy as f32 * height as f32, norm.h as f32 * height as f32 / 2.0);
-        Self { class_idx, box_px: BoxXyxyPx::new(cx - half_w, cy - half_h, cx + half_w, cy + half_h) }
-    }
-}
 
 /// What one image's points predict, on the host.
 #[derive(Debug, Clone, Copy)]
@@ -181,7 +162,9 @@ mod tests {
     use super::*;
 
     fn grid(side: usize, stride: f32) -> Vec<[f32; 2]> {
-        (0..side * side).map(|i| [(i % side) as f32 * stride + stride / 2.0, (i / side) as f32 * stride + stride / 2.0]).collect()
+        (0..side * side)
+            .map(|i| [(i % side) as f32 * stride + stride / 2.0, (i / side) as f32 * stride + stride / 2.0])
+            .collect()
     }
 
     #[test]
@@ -193,7 +176,10 @@ mod tests {
         let candidates = Candidates { class_scores: &scores, boxes_px: &boxes, centres_px: &centres };
         let assigned = Assigner::default().assign(&candidates, &[gt]);
         assert_eq!(assigned.len(), 10, "sixteen points fit, ten may answer");
-        assert!(assigned.iter().all(|a| (a.score - 1.0).abs() < 1e-5), "alike points all get the box's overlap, which is 1");
+        assert!(
+            assigned.iter().all(|a| (a.score - 1.0).abs() < 1e-5),
+            "alike points all get the box's overlap, which is 1"
+        );
     }
 
     #[test]
@@ -202,7 +188,11 @@ mod tests {
         let large = GroundTruth { class_idx: 0, box_px: BoxXyxyPx::new(1.0, 1.0, 63.0, 63.0) };
         let candidates = Candidates { class_scores: &[0.5], boxes_px: &[small.box_px], centres_px: &[[12.0, 12.0]] };
         let assigned = Assigner::default().assign(&candidates, &[large, small]);
-        assert_eq!(assigned.iter().map(|a| a.gt_idx).collect::<Vec<_>>(), [1], "the prediction is the small box itself");
+        assert_eq!(
+            assigned.iter().map(|a| a.gt_idx).collect::<Vec<_>>(),
+            [1],
+            "the prediction is the small box itself"
+        );
     }
 
     #[test]
@@ -217,7 +207,11 @@ mod tests {
 
     #[test]
     fn no_box_means_no_assignment() {
-        let candidates = Candidates { class_scores: &[0.5], boxes_px: &[BoxXyxyPx::new(0.0, 0.0, 1.0, 1.0)], centres_px: &[[4.0, 4.0]] };
+        let candidates = Candidates {
+            class_scores: &[0.5],
+            boxes_px: &[BoxXyxyPx::new(0.0, 0.0, 1.0, 1.0)],
+            centres_px: &[[4.0, 4.0]],
+        };
         assert!(Assigner::default().assign(&candidates, &[]).is_empty());
     }
 }

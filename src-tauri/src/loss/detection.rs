@@ -3,10 +3,10 @@
 use burn::prelude::*;
 use burn::tensor::activation::sigmoid;
 
-use crate::geometry::BoxXyxyPx;
+use crate::geometry::{BoxXyxyPx, GroundTruth};
 use crate::model::{AnchorPoints, HeadOutput, corners_from_distances, distances_from_logits};
 
-use super::assigner::{Assigner, Assignment, Candidates, GroundTruth};
+use super::assigner::{Assigner, Assignment, Candidates};
 use super::dfl::{MAX_DISTANCE, distribution_focal_loss};
 use super::iou_loss::complete_iou;
 
@@ -82,7 +82,8 @@ impl DetectionLoss {
         let cls_loss = sum_all(bce_with_logits(output.class_logits.clone(), class_targets));
 
         let predicted = corners_from_distances(points.xy_tensor(&device), distances);
-        let box_loss = sum_all(complete_iou(predicted, targets.boxes.clone()).neg().add_scalar(1.0) * targets.scores.clone());
+        let box_loss =
+            sum_all(complete_iou(predicted, targets.boxes.clone()).neg().add_scalar(1.0) * targets.scores.clone());
         let distance_targets = distances_to_sides(points.xy_tensor(&device), targets.boxes.clone());
         let dfl_loss = sum_all(distribution_focal_loss(output.box_logits.clone(), distance_targets) * targets.scores);
 
@@ -163,7 +164,12 @@ struct Targets {
 }
 
 impl Targets {
-    fn new(assignments: &[Vec<Assignment>], ground_truth: &[Vec<GroundTruth>], points: &AnchorPoints, device: &Device) -> Self {
+    fn new(
+        assignments: &[Vec<Assignment>],
+        ground_truth: &[Vec<GroundTruth>],
+        points: &AnchorPoints,
+        device: &Device,
+    ) -> Self {
         let (batch, n_points) = (assignments.len(), points.len());
         let mut boxes = unassigned_boxes(batch, points);
         let mut scores = vec![0.0f32; batch * n_points];

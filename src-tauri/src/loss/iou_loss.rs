@@ -6,6 +6,7 @@
 use std::f32::consts::PI;
 
 use burn::prelude::*;
+use burn::tensor::activation::relu;
 
 use crate::geometry::BoxXyxyPx;
 
@@ -45,8 +46,9 @@ pub fn complete_iou(predicted: Tensor<3>, target: Tensor<3>) -> Tensor<3> {
 
     let (pw, ph) = (px2.clone() - px1.clone(), (py2.clone() - py1.clone()).add_scalar(EPSILON));
     let (tw, th) = (tx2.clone() - tx1.clone(), (ty2.clone() - ty1.clone()).add_scalar(EPSILON));
-    let overlap_w = (smaller(&px2, &tx2) - larger(&px1, &tx1)).clamp_min(0.0);
-    let overlap_h = (smaller(&py2, &ty2) - larger(&py1, &ty1)).clamp_min(0.0);
+    // relu, since boxes that just touch shall have no gradient of their overlap.
+    let overlap_w = relu(smaller(&px2, &tx2) - larger(&px1, &tx1));
+    let overlap_h = relu(smaller(&py2, &ty2) - larger(&py1, &ty1));
     let intersection = overlap_w * overlap_h;
     let union = (pw.clone() * ph.clone() + tw.clone() * th.clone() - intersection.clone()).add_scalar(EPSILON);
     let iou = intersection / union;

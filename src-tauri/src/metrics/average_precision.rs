@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::curve::{position_of_max, smoothed, unit_grid};
-use super::detection::{Detection, GroundTruth};
+use crate::geometry::GroundTruth;
+
+use super::detection::Detection;
 use super::matching::{N_THRESHOLDS, true_positives};
 use super::ranking::{Curves, N_CURVE_POINTS, Ranked, Scored};
 

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::detection::{Detection, GroundTruth, order_by_confidence};
+use super::detection::{Detection, order_by_confidence};
 use super::matching::best;
-use crate::geometry::iou;
+use crate::geometry::{GroundTruth, iou};
 
 /// IoU above which a detection and a ground truth belong together, the value Ultralytics uses.
 pub const DEFAULT_IOU: f32 = 0.45;

@@ -1,4 +1,4 @@
-//! The two kinds of box that every metric compares.
+//! A box the model found, which every metric compares with a [`GroundTruth`](crate::geometry::GroundTruth).
 
 use serde::{Deserialize, Serialize};
 
@@ -11,13 +11,6 @@ pub struct Detection {
     /// Class score after the sigmoid, 0..=1.
     pub confidence: f32,
     /// In pixels; the holder says of which image (letterboxed or original).
-    pub box_px: BoxXyxyPx,
-}
-
-/// A labelled box, in pixels of the same image as the detections it is compared with.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct GroundTruth {
-    pub class_idx: usize,
     pub box_px: BoxXyxyPx,
 }
 

@@ -1,7 +1,7 @@
 //! Which detection claims which ground truth.
 
-use super::detection::{Detection, GroundTruth, order_by_confidence};
-use crate::geometry::iou;
+use super::detection::{Detection, order_by_confidence};
+use crate::geometry::{GroundTruth, iou};
 
 /// How many IoU thresholds average precision is averaged over.
 pub const N_THRESHOLDS: usize = 10;

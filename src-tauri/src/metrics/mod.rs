@@ -19,7 +19,7 @@ mod ranking;
 pub use average_precision::{ClassMetrics, DetectionMetrics, MetricsReport};
 pub use coco_average_precision::{CocoAveragePrecision, CocoGroundTruth, CocoReport, CocoStats};
 pub use confusion_matrix::{ConfusionError, ConfusionMatrix};
-pub use detection::{Detection, GroundTruth};
+pub use detection::Detection;
 pub use matching::{IOU_THRESHOLDS, N_THRESHOLDS, true_positives};
 pub use nms::{HeadOutput, KeptDetection, NmsError, NmsSettings};
 pub use ranking::{Curves, N_CURVE_POINTS};

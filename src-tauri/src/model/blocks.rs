@@ -186,10 +186,7 @@ impl C2f {
 impl Sppf {
     pub(super) fn new(c_in: usize, c_out: usize, device: &Device) -> Self {
         let hidden = c_in / 2;
-        Self {
-            cv1: ConvBlock::new(c_in, hidden, 1, 1, device),
-            cv2: ConvBlock::new(hidden * 4, c_out, 1, 1, device),
-        }
+        Self { cv1: ConvBlock::new(c_in, hidden, 1, 1, device), cv2: ConvBlock::new(hidden * 4, c_out, 1, 1, device) }
     }
 
     /// # Shapes

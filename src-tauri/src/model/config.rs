@@ -57,7 +57,9 @@ pub enum LayerKind {
 
 /// The name is not that of a detector this program can build.
 #[derive(Debug, Error)]
-#[error("unknown model `{name}`; known are yolov8n, yolov8s, yolov8m, yolov8l, yolov8x (and yolov8t, a tiny scale for tests), or a .safetensors file")]
+#[error(
+    "unknown model `{name}`; known are yolov8n, yolov8s, yolov8m, yolov8l, yolov8x (and yolov8t, a tiny scale for tests), or a .safetensors file"
+)]
 pub struct UnknownModel {
     pub name: String,
 }

@@ -17,7 +17,9 @@ pub fn flops(config: &ModelConfig, height: usize, width: usize) -> f64 {
         let (output, cost) = match spec.kind {
             LayerKind::Downsample { c_in, c_out } => (input / 4, block(c_in, c_out, 3, input / 4)),
             LayerKind::C2f { c_in, c_out, n_repeats, .. } => (input, c2f(c_in, c_out, n_repeats, input)),
-            LayerKind::Sppf { c_in, c_out } => (input, block(c_in, c_in / 2, 1, input) + block(c_in * 2, c_out, 1, input)),
+            LayerKind::Sppf { c_in, c_out } => {
+                (input, block(c_in, c_in / 2, 1, input) + block(c_in * 2, c_out, 1, input))
+            }
             LayerKind::Upsample => (input * 4, 0),
             LayerKind::Concat => (input, 0),
             LayerKind::Detect { channels } => (0, head(config, channels, height * width)),
@@ -51,7 +53,9 @@ fn head(config: &ModelConfig, channels: [usize; 3], image_pixels: usize) -> usiz
         .map(|(&c_in, stride)| {
             let pixels = image_pixels / (stride * stride);
             let expectation = 4 * REG_MAX * pixels;
-            branch(c_in, box_channels, 4 * REG_MAX, pixels) + branch(c_in, class_channels, config.n_classes, pixels) + expectation
+            branch(c_in, box_channels, 4 * REG_MAX, pixels)
+                + branch(c_in, class_channels, config.n_classes, pixels)
+                + expectation
         })
         .sum()
 }

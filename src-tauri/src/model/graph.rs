@@ -54,7 +54,10 @@ impl Detector {
         for (layer_idx, layer) in self.model.iter().enumerate() {
             let inputs: Vec<Tensor<4>> = match self.from[layer_idx].as_slice() {
                 [] => images.take().into_iter().collect(),
-                from => from.iter().filter_map(|&source| take_or_clone(&mut outputs[source], last_use[source] == layer_idx)).collect(),
+                from => from
+                    .iter()
+                    .filter_map(|&source| take_or_clone(&mut outputs[source], last_use[source] == layer_idx))
+                    .collect(),
             };
             let output = match layer {
                 Layer::Detect(detect) => {

@@ -24,6 +24,6 @@ pub use graph::{Detector, Layer};
 pub use head::{Detect, HeadOutput};
 pub use ops::batch_norm_silu;
 pub use tensors::{
-    BATCH_COUNTER, MapTensor, NamedTensor, StateEntry, TensorKind, TensorSpec, dfl_tensor, export_tensors, list_state, list_tensors,
-    map_named, replace_tensors,
+    BATCH_COUNTER, MapTensor, NamedTensor, StateEntry, TensorKind, TensorSpec, dfl_tensor, export_tensors, list_state,
+    list_tensors, map_named, replace_tensors,
 };

@@ -19,7 +19,11 @@ pub struct Normalised {
 /// `[batch, channels, height, width]` in and out; weight and bias `[channels]`.
 pub fn batch_norm_silu(x: Tensor<4>, weight: Tensor<1>, bias: Tensor<1>, epsilon: f64) -> Normalised {
     let normalised = batch_norm_train(x, weight, bias, epsilon);
-    Normalised { output: silu(normalised.output), mean: normalised.mean.detach(), variance: normalised.variance.detach() }
+    Normalised {
+        output: silu(normalised.output),
+        mean: normalised.mean.detach(),
+        variance: normalised.variance.detach(),
+    }
 }
 
 /// x * sigmoid(x) (S. Elfwing et al., 2017).

@@ -103,7 +103,11 @@ pub fn export_tensors(model: &Detector) -> Vec<NamedTensor> {
     let mut read = Read { values: Vec::new() };
     model.visit(&mut read);
     let specs = list_tensors(model);
-    specs.into_iter().zip(read.values).map(|(spec, values)| NamedTensor { name: spec.name, shape: spec.shape, values }).collect()
+    specs
+        .into_iter()
+        .zip(read.values)
+        .map(|(spec, values)| NamedTensor { name: spec.name, shape: spec.shape, values })
+        .collect()
 }
 
 /// Rebuilds the detector with each tensor replaced by what `replace` gives for it; `None` keeps the old one.

@@ -29,7 +29,9 @@ impl NamedGradients {
             fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
                 // Specs and parameters are walked in the same module order.
                 let spec = self.specs.next().expect("one spec a tensor");
-                if let Some(gradient) = spec.kind.is_trainable().then(|| param.val().grad_remove(self.gradients)).flatten() {
+                if let Some(gradient) =
+                    spec.kind.is_trainable().then(|| param.val().grad_remove(self.gradients)).flatten()
+                {
                     self.by_name.insert(spec.name, gradient.flatten(0, D - 1));
                 }
             }

@@ -2,6 +2,8 @@
 
 use std::f64::consts::PI;
 
+use super::config::TrainConfig;
+
 /// What the schedule depends on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Schedule {
@@ -46,6 +48,24 @@ pub struct Rates {
 }
 
 impl Schedule {
+    /// The schedule that the settings ask for, with `n_images` training images.
+    pub fn of(config: &TrainConfig, n_images: usize) -> Self {
+        Self {
+            epochs: config.epochs as usize,
+            batches_per_epoch: n_images.div_ceil(config.batch),
+            batch: config.batch,
+            nbs: config.nbs,
+            lr0: config.lr0,
+            lrf: config.lrf,
+            decay: if config.cos_lr { Decay::Cosine } else { Decay::Linear },
+            momentum: config.momentum,
+            weight_decay: config.weight_decay,
+            warmup_epochs: config.warmup_epochs,
+            warmup_momentum: config.warmup_momentum,
+            warmup_bias_lr: config.warmup_bias_lr,
+        }
+    }
+
     /// Rates of a batch, counted from 0 over all epochs; `epoch_idx` is counted from 0.
     ///
     /// During warm-up the rates rise (the biases' fall) linearly from batch to batch towards the epoch's rate, and momentum
@@ -55,7 +75,13 @@ impl Schedule {
         let warmup = self.warmup_batches();
         let nominal = self.nominal_accumulate() as f64;
         if warmup == 0 || batch_idx > warmup {
-            return Rates { lr_bias: lr, lr_weight: lr, lr_norm: lr, momentum: self.momentum, accumulate: nominal as usize };
+            return Rates {
+                lr_bias: lr,
+                lr_weight: lr,
+                lr_norm: lr,
+                momentum: self.momentum,
+                accumulate: nominal as usize,
+            };
         }
         let progress = batch_idx as f64 / warmup as f64;
         let between = |from: f64, to: f64| from + (to - from) * progress;

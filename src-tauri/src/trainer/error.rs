@@ -1,0 +1,73 @@
+//! Why a training or a validation could not be done.
+
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::config::ConfigError;
+use super::device::DeviceError;
+use super::run_folder::RunFolderError;
+use crate::checkpoint::WeightsError;
+use crate::dataset::DatasetError;
+use crate::dataset::loader::LoaderError;
+use crate::exit::Reason;
+
+#[derive(Debug, Error)]
+pub enum TrainError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    #[error("cannot find this program's own file, which it starts to ask for devices: {source}")]
+    OwnFile { source: std::io::Error },
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    #[error("`data={}` has no {split} split to validate on{hint}", .path.display())]
+    NoSplit { path: PathBuf, split: &'static str, hint: &'static str },
+    #[error("the model's classes are {}, but the dataset's are {}", .model.join(", "), .data.join(", "))]
+    OtherClasses { model: Vec<String>, data: Vec<String> },
+    #[error(transparent)]
+    Loader(#[from] LoaderError),
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    #[error(transparent)]
+    RunFolder(#[from] RunFolderError),
+    #[error("cannot put the weights into a file: {0}")]
+    Encode(#[from] safetensors::SafeTensorError),
+    #[error(
+        "the loss is not finite in epoch {epoch}, batch {batch}; training stopped before this batch counted{}",
+        way_out(.checkpoint)
+    )]
+    NonFiniteLoss { epoch: u32, batch: usize, checkpoint: Option<PathBuf> },
+}
+
+fn way_out(checkpoint: &Option<PathBuf>) -> String {
+    let from = checkpoint.as_ref().map(|path| format!(", or go on from model={}", path.display())).unwrap_or_default();
+    format!("; try a lower lr0{from}")
+}
+
+impl TrainError {
+    /// What the process ends with when this ends it.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Config(error) => error.reason(),
+            Self::Device(_) => Reason::DeviceAbsent,
+            Self::Dataset(error) => error.into(),
+            Self::NoSplit { .. } => Reason::DatasetEmpty,
+            Self::OtherClasses { .. } => Reason::Contradiction,
+            Self::Weights(WeightsError::Io { .. }) => Reason::Io,
+            Self::Weights(_) => Reason::UnknownModel,
+            Self::RunFolder(error) => error.reason(),
+            Self::NonFiniteLoss { .. } => Reason::NonFiniteLoss,
+            Self::OwnFile { .. } | Self::Loader(_) | Self::Encode(_) => Reason::Internal,
+        }
+    }
+
+    /// The newest good weights of the run that this ended.
+    pub fn checkpoint(&self) -> Option<&Path> {
+        match self {
+            Self::NonFiniteLoss { checkpoint, .. } => checkpoint.as_deref(),
+            _ => None,
+        }
+    }
+}

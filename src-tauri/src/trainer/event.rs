@@ -1,0 +1,219 @@
+//! What a training reports while it goes on: shown as progress, kept in `events.jsonl`.
+//!
+//! Plain data. Times come in as fields, nothing here reads a clock.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// One report of a training, in `events.jsonl` one JSON object on a line with its name under `event`.
+///
+/// They come in this order:
+///
+/// ```text
+/// run_started
+/// ( epoch_started  batch*  [validated]  epoch_finished  checkpoint_saved* )*     once for each epoch
+/// finished | stopped | failed                                                    exactly one, and nothing after it
+/// ```
+///
+/// `warning` and `checkpoint_saved` may come anywhere between the first and the last.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum TrainEvent {
+    RunStarted {
+        run_folder: PathBuf,
+        /// The device that was chosen, with the reason where it was chosen by the program.
+        device: String,
+        model: String,
+        class_names: Vec<String>,
+        n_train_images: usize,
+        n_val_images: usize,
+        /// Number of epochs asked for.
+        epochs: u32,
+        /// Batches in one epoch.
+        n_batches: usize,
+        /// Milliseconds since 1970, UTC.
+        at_unix_ms: u64,
+    },
+    EpochStarted {
+        /// Counted from 1.
+        epoch: u32,
+    },
+    Batch {
+        epoch: u32,
+        /// Number of the batch in its epoch, counted from 1.
+        batch: usize,
+        n_batches: usize,
+        /// Optimizer steps taken since the run began.
+        step: u64,
+        /// Losses of this batch, each times its gain.
+        losses: Losses,
+        /// Learning rates in force.
+        lr: LearningRates,
+        images_per_s: f64,
+    },
+    /// The numbers of a validation, and of each class that has boxes.
+    Validated {
+        epoch: u32,
+        scores: ValScores,
+        classes: Vec<ClassScores>,
+    },
+    EpochFinished(EpochResults),
+    CheckpointSaved {
+        path: PathBuf,
+        epoch: u32,
+        /// Batches of this epoch that the checkpoint holds.
+        batch: usize,
+        step: u64,
+        is_best: bool,
+    },
+    Warning {
+        /// One word that a program can act on, such as `image_unreadable`.
+        code: String,
+        message: String,
+    },
+    Finished {
+        /// `finished` or `patience`, as in [`crate::exit::Reason`].
+        reason: String,
+        best_epoch: Option<u32>,
+        /// Seconds of training, pauses left out.
+        time_s: f64,
+        checkpoint: Option<PathBuf>,
+    },
+    Stopped {
+        /// `stopped` or `terminated`.
+        reason: String,
+        checkpoint: Option<PathBuf>,
+    },
+    Failed {
+        /// A word of [`crate::exit::Reason`].
+        reason: String,
+        message: String,
+        /// The newest good one.
+        checkpoint: Option<PathBuf>,
+    },
+}
+
+/// The three parts of the detection loss, each times its gain: of one batch, or the mean over an epoch.
+///
+/// JSON has no NaN and no infinity: both are written as `null` and read as NaN.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Losses {
+    #[serde(rename = "box_loss", deserialize_with = "number_or_null")]
+    pub box_iou: f64,
+    #[serde(rename = "cls_loss", deserialize_with = "number_or_null")]
+    pub cls: f64,
+    #[serde(rename = "dfl_loss", deserialize_with = "number_or_null")]
+    pub dfl: f64,
+}
+
+/// Learning rates of the three parameter groups, in the order of the columns `lr/pg0..2`.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct LearningRates {
+    /// `pg0`: convolution weights, with decay.
+    pub weight: f64,
+    /// `pg1`: batch norm weights, without decay.
+    pub norm: f64,
+    /// `pg2`: biases.
+    pub bias: f64,
+}
+
+/// Quality of detections over all classes, each in 0..=1.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct ValScores {
+    /// At the confidence where the mean F1 is highest, as is `recall`.
+    pub precision: f64,
+    pub recall: f64,
+    /// Mean over classes of the average precision at IoU 0.5.
+    pub map50: f64,
+    /// The same, mean over IoU 0.5, 0.55 .. 0.95.
+    pub map50_95: f64,
+}
+
+/// Quality of detections of one class, as [`ValScores`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClassScores {
+    pub name: String,
+    /// Images that hold this class.
+    pub images: usize,
+    pub boxes: usize,
+    pub precision: f64,
+    pub recall: f64,
+    pub ap50: f64,
+    pub ap50_95: f64,
+}
+
+/// What validating a model gives.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ValReport {
+    pub images: usize,
+    pub boxes: usize,
+    pub scores: ValScores,
+    /// Mean losses; absent where only detections were looked at.
+    pub losses: Option<Losses>,
+    /// Classes with boxes, in order of class index.
+    pub classes: Vec<ClassScores>,
+}
+
+/// One row of `results.csv`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct EpochResults {
+    /// Counted from 1.
+    pub epoch: u32,
+    /// Seconds of training since the run began, validation included and pauses left out.
+    pub time_s: f64,
+    /// Mean losses over the epoch's batches.
+    pub train: Losses,
+    /// Validation, if this epoch had one.
+    pub val: Option<EpochValidation>,
+    /// Learning rates at the epoch's end.
+    pub lr: LearningRates,
+}
+
+/// The part of an epoch's row that comes from validation.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct EpochValidation {
+    pub scores: ValScores,
+    pub losses: Losses,
+}
+
+fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_json_object_with_its_name() {
+        let event = TrainEvent::Warning { code: "image_unreadable".into(), message: "a.jpg: cut short".into() };
+        let json = serde_json::to_string(&event).unwrap();
+        assert_eq!(json, r#"{"event":"warning","code":"image_unreadable","message":"a.jpg: cut short"}"#);
+        assert_eq!(serde_json::from_str::<TrainEvent>(&json).unwrap(), event);
+    }
+
+    #[test]
+    fn a_loss_that_is_not_a_number_can_be_read_again() {
+        let losses = Losses { box_iou: f64::NAN, cls: 1.0, dfl: f64::INFINITY };
+        let json = serde_json::to_string(&losses).unwrap();
+        assert_eq!(json, r#"{"box_loss":null,"cls_loss":1.0,"dfl_loss":null}"#);
+        assert!(serde_json::from_str::<Losses>(&json).unwrap().dfl.is_nan());
+    }
+
+    #[test]
+    fn an_epoch_event_lies_flat_in_its_object() {
+        let results = EpochResults {
+            epoch: 2,
+            time_s: 1.5,
+            train: Losses { box_iou: 1.0, cls: 2.0, dfl: 3.0 },
+            val: None,
+            lr: LearningRates { weight: 0.01, norm: 0.01, bias: 0.1 },
+        };
+        let json = serde_json::to_value(TrainEvent::EpochFinished(results)).unwrap();
+        assert_eq!(json["event"], "epoch_finished");
+        assert_eq!(json["epoch"], 2);
+        assert_eq!(json["train"]["box_loss"], 1.0);
+        assert_eq!(serde_json::from_value::<TrainEvent>(json).unwrap(), TrainEvent::EpochFinished(results));
+    }
+}

@@ -1,0 +1,150 @@
+//! Everything that changes from batch to batch: weights, average, optimizer, gradients still open.
+
+use burn::prelude::*;
+
+use super::ema::Ema;
+use super::event;
+use super::gradients::NamedGradients;
+use super::optimizer::{Optimizer, UpdateRule};
+use super::schedule::{Rates, Schedule};
+use super::start::Start;
+use crate::checkpoint::WeightsInfo;
+use crate::dataset::batch::Batch;
+use crate::geometry::GroundTruth;
+use crate::loss::{DetectionLoss, LossItems};
+use crate::model::Detector;
+
+/// The norm of all gradients together is cut to this before a step, as in the reference.
+const MAX_GRADIENT_NORM: f64 = 10.0;
+
+/// A training between two batches.
+pub struct TrainState {
+    /// Always there between calls; taken out while a step rebuilds it.
+    model: Option<Detector>,
+    ema: Ema,
+    optimizer: Optimizer,
+    /// Sum of the gradients since the last step.
+    open: Option<NamedGradients>,
+    /// Batches in that sum.
+    n_open: usize,
+    n_batches: usize,
+    info: WeightsInfo,
+}
+
+impl TrainState {
+    pub fn new(start: Start, schedule: &Schedule, rule: UpdateRule) -> Self {
+        Self {
+            ema: Ema::new(&start.model),
+            model: Some(start.model),
+            optimizer: Optimizer::new(rule, schedule.scaled_weight_decay()),
+            open: None,
+            n_open: 0,
+            n_batches: 0,
+            info: start.info,
+        }
+    }
+
+    /// Forward, loss, backward, and a step if enough batches are open. Waits for the device.
+    ///
+    /// A loss that is not finite leaves weights, average and optimizer as they were, but batch norm has seen the batch.
+    pub fn train_batch(&mut self, batch: Batch, loss: &DetectionLoss, rates: &Rates) -> LossItems {
+        // Nothing between the take and the put can leave the function.
+        let model = self.model.take().expect("the model is there between batches");
+        let boxes = ground_truth(&batch);
+        let result = loss.forward(&model.forward(images(batch, &model)), &boxes);
+        let items = LossItems::read(result.items);
+        let gradients = NamedGradients::take(&model, &mut result.total.backward());
+        self.model = Some(model);
+        if items.is_finite() {
+            self.take_gradients(gradients, rates);
+        }
+        items
+    }
+
+    /// The averaged model, for validation and for keeping.
+    pub fn averaged(&self) -> &Detector {
+        self.ema.model()
+    }
+
+    /// What a file of the present weights says about itself.
+    pub fn weights_info(&self, epoch: u32) -> WeightsInfo {
+        self.info.clone().after(epoch, self.n_batches as u64)
+    }
+
+    /// Batches trained, over all epochs.
+    pub fn n_batches(&self) -> usize {
+        self.n_batches
+    }
+
+    pub fn n_steps(&self) -> usize {
+        self.optimizer.n_steps()
+    }
+
+    fn take_gradients(&mut self, gradients: NamedGradients, rates: &Rates) {
+        match &mut self.open {
+            Some(open) => open.add(gradients),
+            None => self.open = Some(gradients),
+        }
+        self.n_open += 1;
+        self.n_batches += 1;
+        if self.n_open >= rates.accumulate
+            && let (Some(mut gradients), Some(model)) = (self.open.take(), self.model.take())
+        {
+            gradients.clip_global_norm(MAX_GRADIENT_NORM);
+            let model = self.optimizer.step(model, gradients, rates);
+            self.ema.update(&model);
+            self.model = Some(model);
+            self.n_open = 0;
+        }
+    }
+}
+
+/// The batch's images on the model's device, without autodiff: `[batch, 3, height, width]`.
+pub fn images(batch: Batch, model: &Detector) -> Tensor<4> {
+    let device = model.devices().into_iter().next().unwrap_or_default().without_autodiff();
+    let shape = [batch.sample_idxs.len(), 3, batch.height_px, batch.width_px];
+    Tensor::from_data(TensorData::new(batch.images, shape), &device)
+}
+
+/// The batch's boxes by image, in pixels of the batch.
+pub fn ground_truth(batch: &Batch) -> Vec<Vec<GroundTruth>> {
+    let mut by_image = vec![Vec::new(); batch.n_images()];
+    for target in &batch.targets {
+        let gt = GroundTruth::from_norm(target.class_idx, &target.box_norm, batch.width_px, batch.height_px);
+        by_image[target.image_idx].push(gt);
+    }
+    by_image
+}
+
+/// Mean of the losses of several batches.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MeanLosses {
+    sums: [f64; 3],
+    n_batches: usize,
+}
+
+impl MeanLosses {
+    pub fn add(&mut self, losses: &LossItems) {
+        for (sum, loss) in self.sums.iter_mut().zip([losses.box_loss, losses.cls_loss, losses.dfl_loss]) {
+            *sum += loss as f64;
+        }
+        self.n_batches += 1;
+    }
+
+    pub fn mean(&self) -> event::Losses {
+        let [box_iou, cls, dfl] = self.sums.map(|sum| sum / self.n_batches.max(1) as f64);
+        event::Losses { box_iou, cls, dfl }
+    }
+}
+
+impl From<LossItems> for event::Losses {
+    fn from(items: LossItems) -> Self {
+        Self { box_iou: items.box_loss.into(), cls: items.cls_loss.into(), dfl: items.dfl_loss.into() }
+    }
+}
+
+impl From<&Rates> for event::LearningRates {
+    fn from(rates: &Rates) -> Self {
+        Self { weight: rates.lr_weight, norm: rates.lr_norm, bias: rates.lr_bias }
+    }
+}

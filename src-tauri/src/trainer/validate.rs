@@ -1,0 +1,195 @@
+//! Measuring a model on a labelled split.
+
+use std::sync::Arc;
+
+use burn::prelude::*;
+use rayon::prelude::*;
+
+use super::config::{TrainConfig, ValConfig};
+use super::event::{ClassScores, ValReport, ValScores};
+use super::state::{MeanLosses, ground_truth, images};
+use super::{TrainError, start};
+use crate::augment::Letterbox;
+use crate::checkpoint::Weights;
+use crate::dataset::batch::Batch;
+use crate::dataset::decode::decode_rgb;
+use crate::dataset::loader::{SplitImages, ValLoader, square_batches};
+use crate::dataset::{OpenOptions, Sample, Split, open};
+use crate::geometry::GroundTruth;
+use crate::loss::{DetectionLoss, LossGains, LossItems};
+use crate::metrics::nms::nms;
+use crate::metrics::{Detection, DetectionMetrics, HeadOutput, MetricsReport, NmsSettings};
+use crate::model::{Detector, ModelConfig, decode_detections};
+
+/// How a model is measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ValSettings {
+    pub batch: usize,
+    pub workers: usize,
+    pub nms: NmsSettings,
+    pub gains: LossGains,
+}
+
+impl ValSettings {
+    /// For validation during training: twice the training batch, since nothing is kept for a backward pass.
+    pub fn of(config: &TrainConfig) -> Self {
+        Self {
+            batch: config.batch * 2,
+            workers: config.workers,
+            nms: NmsSettings {
+                conf: config.conf as f32,
+                iou: config.iou as f32,
+                max_det: config.max_det,
+                ..NmsSettings::validate()
+            },
+            gains: config.loss_gains(),
+        }
+    }
+}
+
+/// What `fermata val` does: opens device, dataset and weights, and measures.
+///
+/// # Errors
+/// When one of them cannot be opened, the split is not there, or the dataset's classes are not the model's.
+pub fn val(config: &ValConfig) -> Result<ValReport, TrainError> {
+    let device = start::open_device(config.device)?;
+    let opened = open(&config.data, &OpenOptions::default())?;
+    let weights = Weights::read(&config.model)?;
+    let class_names = weights.info.class_names.clone();
+    if class_names != opened.dataset.class_names {
+        return Err(TrainError::OtherClasses { model: class_names, data: opened.dataset.class_names });
+    }
+    let mut splits = opened.dataset.splits;
+    let samples = splits.remove(&config.split).filter(|samples| !samples.is_empty());
+    let Some(samples) = samples else {
+        return Err(TrainError::NoSplit { path: config.data.clone(), split: split_word(config.split), hint: "" });
+    };
+    let model = ModelConfig::new(weights.info.scale, class_names.len()).init(0, &device.device);
+    let model = weights.fill(model, &config.model)?;
+    let images = Arc::new(SplitImages::new(Arc::new(samples), config.imgsz, 0, decode_rgb));
+    let settings = ValSettings {
+        batch: config.batch,
+        workers: config.workers,
+        nms: NmsSettings {
+            conf: config.conf as f32,
+            iou: config.iou as f32,
+            max_det: config.max_det,
+            ..NmsSettings::validate()
+        },
+        gains: LossGains::default(),
+    };
+    validate(&model, &images, &class_names, &settings)
+}
+
+/// Measures a model without autodiff on all images of a split, letterboxed to squares.
+///
+/// Images that cannot be read do not count. Waits for the device.
+///
+/// # Errors
+/// When the loader cannot start its threads.
+pub fn validate(
+    model: &Detector,
+    images: &Arc<SplitImages>,
+    class_names: &[String],
+    settings: &ValSettings,
+) -> Result<ValReport, TrainError> {
+    let samples = images.samples();
+    let plan = square_batches(samples.len(), images.imgsz(), settings.batch);
+    let loss = DetectionLoss::new(settings.gains);
+    let mut losses = MeanLosses::default();
+    let mut metrics = DetectionMetrics::default();
+    let mut n_images = 0;
+    for batch in ValLoader::new(images.clone(), plan, settings.workers)? {
+        let batch = batch?;
+        let (items, detections, read) = measure_batch(model, batch, &loss, &settings.nms, class_names.len());
+        losses.add(&items);
+        for (sample_idx, detections) in read.into_iter().zip(detections) {
+            let Some(sample_idx) = sample_idx else { continue };
+            metrics.add_image(&labelled_boxes(&samples[sample_idx]), &detections);
+            n_images += 1;
+        }
+    }
+    Ok(report(&metrics.finish(), n_images, losses, class_names))
+}
+
+/// Loss and detections of a batch; the third part tells for each image its sample, or `None` if it could not be read.
+fn measure_batch(
+    model: &Detector,
+    batch: Batch,
+    loss: &DetectionLoss,
+    settings: &NmsSettings,
+    n_classes: usize,
+) -> (LossItems, Vec<Vec<Detection>>, Vec<Option<usize>>) {
+    let boxes = ground_truth(&batch);
+    let letterboxes = batch.letterboxes.clone();
+    let unreadable: Vec<usize> = batch.warnings.iter().map(|warning| warning.sample_idx).collect();
+    let read = batch.sample_idxs.iter().map(|idx| Some(*idx).filter(|idx| !unreadable.contains(idx))).collect();
+    let output = model.forward(images(batch, model));
+    let items = LossItems::read(loss.forward(&output, &boxes).items);
+    (items, suppressed(decode_detections(&output), &letterboxes, settings, n_classes), read)
+}
+
+/// Suppressed detections of each image of a batch, in pixels of the original images. Waits for the device.
+///
+/// # Shapes
+/// `decoded` is `[batch, 4 + n_classes, n_points]`.
+pub fn suppressed(
+    decoded: Tensor<3>,
+    letterboxes: &[Letterbox],
+    settings: &NmsSettings,
+    n_classes: usize,
+) -> Vec<Vec<Detection>> {
+    let [_, rows, n_points] = decoded.dims();
+    // Converted to f32 on the same line, so the cast cannot fail.
+    let values: Vec<f32> = decoded.into_data().convert::<f32>().try_into_vec().expect("f32 data");
+    let of_image = |(values, letterbox): (&[f32], &Letterbox)| {
+        let Ok(output) = HeadOutput::new(values, n_classes) else { return Vec::new() };
+        let kept = nms(&output, settings).into_iter().map(|kept| kept.detection);
+        kept.map(|found| Detection { box_px: letterbox.to_original(&found.box_px), ..found }).collect()
+    };
+    values.par_chunks(rows * n_points).zip(letterboxes).map(of_image).collect()
+}
+
+fn labelled_boxes(sample: &Sample) -> Vec<GroundTruth> {
+    let size = (sample.width_px as f64, sample.height_px as f64);
+    let boxes = sample.labels.iter();
+    boxes
+        .map(|label| GroundTruth { class_idx: label.class_idx, box_px: label.box_norm.to_xyxy_px(size.0, size.1) })
+        .collect()
+}
+
+fn report(metrics: &MetricsReport, n_images: usize, losses: MeanLosses, class_names: &[String]) -> ValReport {
+    let classes: Vec<ClassScores> = metrics
+        .classes
+        .iter()
+        .map(|class| ClassScores {
+            name: class_names.get(class.class_idx).cloned().unwrap_or_else(|| class.class_idx.to_string()),
+            images: class.n_images,
+            boxes: class.n_truths,
+            precision: class.precision,
+            recall: class.recall,
+            ap50: class.ap50(),
+            ap50_95: class.ap50_95(),
+        })
+        .collect();
+    ValReport {
+        images: n_images,
+        boxes: classes.iter().map(|class| class.boxes).sum(),
+        scores: ValScores {
+            precision: metrics.precision(),
+            recall: metrics.recall(),
+            map50: metrics.map50(),
+            map50_95: metrics.map50_95(),
+        },
+        losses: Some(losses.mean()),
+        classes,
+    }
+}
+
+fn split_word(split: Split) -> &'static str {
+    match split {
+        Split::Train => "train",
+        Split::Val => "val",
+        Split::Test => "test",
+    }
+}
