@@ -10,9 +10,10 @@ use crate::exit::Reason;
 use crate::trainer::config::TrainConfig;
 use crate::trainer::run_folder::is_disk_full;
 
-/// What the demo trains with: small images and few epochs, so that it ends soon on a CPU as well.
+/// What the demo trains with: small images and few epochs, so that it ends soon on a CPU as well, and a step a batch, so that it
+/// learns something in them.
 pub fn defaults() -> TrainConfig {
-    TrainConfig { imgsz: 160, epochs: 10, batch: 8, name: "demo".to_owned(), ..TrainConfig::default() }
+    TrainConfig { imgsz: 160, epochs: 15, batch: 8, nbs: 8, name: "demo".to_owned(), ..TrainConfig::default() }
 }
 
 /// Checks the settings, writes the demo dataset to `demo-dataset` in the project's folder, and trains on it.

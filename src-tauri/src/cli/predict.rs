@@ -1,5 +1,7 @@
 //! `fermata predict`: detections as lines or JSON, as drawn images, and as label files.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,6 +42,8 @@ struct Outputs {
     /// `None`: no images are drawn.
     font: Option<LabelFont>,
     config: PredictConfig,
+    /// Names of label files already written.
+    label_files: RefCell<HashSet<OsString>>,
 }
 
 pub fn run(args: &SettingArgs) -> Result<Ending, Refusal> {
@@ -117,7 +121,13 @@ impl Outputs {
             new_folder(&config.project, &config.name)?
         };
         let font = config.save.then(|| LabelFont::for_texts(class_names.iter().map(String::as_str)));
-        Ok(Some(Self { folder, class_names: class_names.to_vec(), font, config: config.clone() }))
+        Ok(Some(Self {
+            folder,
+            class_names: class_names.to_vec(),
+            font,
+            config: config.clone(),
+            label_files: RefCell::default(),
+        }))
     }
 
     fn write(&self, mut pixels: RgbImage, prediction: &Prediction) -> Result<(), RunFolderError> {
@@ -133,9 +143,22 @@ impl Outputs {
         Ok(())
     }
 
+    /// `a.txt` for `a.jpg`, but `a.png.txt` for an `a.png` in the same source: the second must not replace the first.
+    fn label_file_name(&self, image_name: &OsStr) -> OsString {
+        let mut taken = self.label_files.borrow_mut();
+        let short = Path::new(image_name).with_extension("txt").into_os_string();
+        if taken.insert(short.clone()) {
+            return short;
+        }
+        let mut long = image_name.to_owned();
+        long.push(".txt");
+        taken.insert(long.clone());
+        long
+    }
+
     fn write_labels(&self, image_name: &OsStr, prediction: &Prediction) -> Result<(), RunFolderError> {
         let labels = self.folder.join("labels");
-        let path = labels.join(image_name).with_extension("txt");
+        let path = labels.join(self.label_file_name(image_name));
         let text = match self.config.save_conf {
             true => prediction.label_text_with_confidence(),
             false => prediction.label_text(),
@@ -199,6 +222,16 @@ mod tests {
         let labels = fs::read_to_string(dir.path().join("predict/labels/a.txt")).unwrap();
         assert_eq!(labels.lines().next(), Some("1 0.25 0.25 0.5 0.5 0.5"), "with its confidence");
         assert!(dir.path().join("predict/a.jpg").is_file());
+    }
+
+    #[test]
+    fn images_of_one_stem_get_label_files_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let config =
+            PredictConfig { project: dir.path().to_owned(), save: false, save_txt: true, ..PredictConfig::default() };
+        let outputs = Outputs::create(&config, &[]).unwrap().unwrap();
+        let names = ["a.jpg", "a.png", "b.png"].map(|name| outputs.label_file_name(OsStr::new(name)));
+        assert_eq!(names, ["a.txt", "a.png.txt", "b.txt"]);
     }
 
     #[test]

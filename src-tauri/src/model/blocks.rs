@@ -5,7 +5,7 @@ use burn::prelude::*;
 use burn::tensor::module::{conv2d, max_pool2d};
 use burn::tensor::ops::{ConvOptions, MaxPoolOptions};
 
-use super::ops::batch_norm_silu;
+use super::ops::{batch_norm_silu, batch_norm_silu_eval};
 
 /// Added to the variance before its square root; the reference's value.
 pub const BN_EPSILON: f64 = 1e-3;
@@ -86,15 +86,8 @@ impl BatchNorm {
         let weight = self.weight.val();
         let is_training = weight.is_autodiff();
         if !is_training {
-            let y = burn::tensor::module::batch_norm(
-                x,
-                weight,
-                self.bias.val(),
-                self.running_mean.value(),
-                self.running_var.value(),
-                BN_EPSILON,
-            );
-            return super::ops::silu(y);
+            let running = [self.running_mean.value(), self.running_var.value()];
+            return batch_norm_silu_eval(x, weight, self.bias.val(), running, BN_EPSILON);
         }
         let [batch, _, height, width] = x.dims();
         let count = (batch * height * width) as f64;

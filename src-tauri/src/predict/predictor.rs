@@ -67,6 +67,7 @@ impl Predictor {
             .map_err(|source| PredictError::Source { path: config.source.clone(), source })?;
         let weights = Weights::read(&config.model)?;
         let class_names = weights.info.class_names.clone();
+        let imgsz = if config.imgsz == 0 { weights.info.imgsz } else { config.imgsz };
         let fresh = ModelConfig::new(weights.info.scale, class_names.len()).init(0, &device.device);
         let model = weights.fill(fresh, &config.model)?;
         let nms = NmsSettings {
@@ -75,7 +76,7 @@ impl Predictor {
             max_det: config.max_det,
             ..NmsSettings::predict()
         };
-        Ok(Self { model, class_names, imgsz: config.imgsz, nms, files: files.into_iter() })
+        Ok(Self { model, class_names, imgsz, nms, files: files.into_iter() })
     }
 
     pub fn class_names(&self) -> &[String] {

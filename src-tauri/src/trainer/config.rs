@@ -113,8 +113,6 @@ settings! {
         max_det: usize = 300, Accepts::Whole { min: 1, max: 100_000 };
         /// Keep decoded images in memory.
         cache: bool = false, Accepts::Switch;
-        /// Choose only kernels that give the same result every time. (CPU training always does.)
-        deterministic: bool = true, Accepts::Switch;
     }
     /// Random changes of the training images.
     flatten augment: AugmentConfig {
@@ -148,7 +146,8 @@ settings! {
     fixed {
         "agnostic_nms": "False"; "amp": "False"; "augment": "False"; "auto_augment": "None"; "bgr": "0"; "cfg": "-";
         "classes": "None"; "compile": "False"; "copy_paste": "0"; "copy_paste_mode": "flip"; "cutmix": "0";
-        "dnn": "False"; "dropout": "0"; "erasing": "0"; "freeze": "None"; "half": "False"; "label_smoothing": "0";
+        "deterministic": "True"; "dnn": "False"; "dropout": "0"; "erasing": "0"; "freeze": "None"; "half": "False";
+        "label_smoothing": "0";
         "mode": "train"; "multi_scale": "0"; "plots": "False"; "profile": "False"; "rect": "False"; "resume": "False";
         "save_json": "False"; "single_cls": "False"; "task": "detect"; "time": "None"; "verbose": "True";
     }

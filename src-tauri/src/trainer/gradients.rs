@@ -53,8 +53,11 @@ impl NamedGradients {
     }
 
     /// Euclidean norm over all gradients, summed in order of name. Waits for the device.
+    ///
+    /// Along an axis, since burn's whole sum depends on the number of threads for large tensors.
     pub fn global_norm(&self) -> f64 {
-        let squares: Vec<Tensor<1>> = self.by_name.values().map(|gradient| gradient.clone().square().sum()).collect();
+        let squares: Vec<Tensor<1>> =
+            self.by_name.values().map(|gradient| gradient.clone().square().sum_dim(0)).collect();
         if squares.is_empty() {
             return 0.0;
         }

@@ -18,6 +18,9 @@ use crate::checkpoint::Weights;
 use crate::dataset::batch::ImageWarning;
 use crate::exit::Reason;
 
+/// The version that `Cargo.toml` pins.
+const BURN_VERSION: &str = "0.22.1";
+
 /// The open files of a run, and whoever watches.
 pub struct Record<'a> {
     folder: RunFolder,
@@ -50,7 +53,10 @@ impl<'a> Record<'a> {
             status: RunStatus::Running,
             reason: None,
             created_unix_ms,
-            versions: BTreeMap::from([("fermata".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
+            versions: BTreeMap::from(
+                [("fermata", env!("CARGO_PKG_VERSION")), ("burn", BURN_VERSION)]
+                    .map(|(name, version)| (name.to_owned(), version.to_owned())),
+            ),
             seed: config.seed,
             dataset_fingerprint: data.fingerprint.clone(),
         };
@@ -94,8 +100,9 @@ impl<'a> Record<'a> {
         })?;
         if !data.report.faults.is_empty() {
             let n_faults = data.report.faults.len();
+            let faults = if n_faults == 1 { "fault" } else { "faults" };
             let message = format!(
-                "{n_faults} faults in the dataset; `fermata dataset check {}` lists them",
+                "{n_faults} {faults} in the dataset; `fermata dataset check {}` lists them",
                 config.data.display()
             );
             self.warn("dataset_faults", message)?;
@@ -223,4 +230,15 @@ fn remove_old(path: &Path) -> Result<(), TrainError> {
 
 fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_burn_version_is_the_pinned_one() {
+        let pin = format!("burn = {{ version = \"={BURN_VERSION}\"");
+        assert!(include_str!("../../../Cargo.toml").contains(&pin), "run.json must not name another version");
+    }
 }

@@ -14,7 +14,7 @@ use crate::checkpoint::Weights;
 use crate::dataset::batch::Batch;
 use crate::dataset::decode::decode_rgb;
 use crate::dataset::loader::{SplitImages, ValLoader, square_batches};
-use crate::dataset::{OpenOptions, Sample, Split, open};
+use crate::dataset::{Sample, Split, open};
 use crate::geometry::GroundTruth;
 use crate::loss::{DetectionLoss, LossGains, LossItems};
 use crate::metrics::nms::nms;
@@ -53,9 +53,10 @@ impl ValSettings {
 /// When one of them cannot be opened, the split is not there, or the dataset's classes are not the model's.
 pub fn val(config: &ValConfig) -> Result<ValReport, TrainError> {
     let device = start::open_device(config.device)?;
-    let opened = open(&config.data, &OpenOptions::default())?;
+    let opened = open(&config.data, &config.open_options())?;
     let weights = Weights::read(&config.model)?;
     let class_names = weights.info.class_names.clone();
+    let imgsz = if config.imgsz == 0 { weights.info.imgsz } else { config.imgsz };
     if class_names != opened.dataset.class_names {
         return Err(TrainError::OtherClasses { model: class_names, data: opened.dataset.class_names });
     }
@@ -66,7 +67,7 @@ pub fn val(config: &ValConfig) -> Result<ValReport, TrainError> {
     };
     let model = ModelConfig::new(weights.info.scale, class_names.len()).init(0, &device.device);
     let model = weights.fill(model, &config.model)?;
-    let images = Arc::new(SplitImages::new(Arc::new(samples), config.imgsz, 0, decode_rgb));
+    let images = Arc::new(SplitImages::new(Arc::new(samples), imgsz, 0, decode_rgb));
     let settings = ValSettings {
         batch: config.batch,
         workers: config.workers,

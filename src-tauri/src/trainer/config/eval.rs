@@ -24,8 +24,9 @@ settings! {
         /// Part of the training images that training set aside for validation, so that the same ones are measured on.
         /// (Not a key of the reference.)
         val_split: f64 = 0.0, Accepts::Number { min: 0.0, max: 0.9 };
-        /// Longer side of the network input in pixels; rounded up to a multiple of 32.
-        imgsz: u32 = 640, Accepts::Whole { min: 1, max: 8192 };
+        /// Longer side of the network input in pixels, rounded up to a multiple of 32; 0 for the size the model was trained
+        /// on. (The reference's default is 640.)
+        imgsz: u32 = 0, Accepts::Whole { min: 0, max: 8192 };
         /// Images in one forward pass.
         batch: usize = 16, Accepts::Whole { min: 1, max: 4096 };
         /// Where to compute; auto takes CUDA, else a GPU through wgpu, else the CPU.
@@ -55,8 +56,9 @@ settings! {
         model: PathBuf = PathBuf::new(), Accepts::Text("a file of weights");
         /// An image, or a folder of images. Must be given.
         source: PathBuf = PathBuf::new(), Accepts::Text("a file or folder");
-        /// Longer side of the network input in pixels; rounded up to a multiple of 32.
-        imgsz: u32 = 640, Accepts::Whole { min: 1, max: 8192 };
+        /// Longer side of the network input in pixels, rounded up to a multiple of 32; 0 for the size the model was trained
+        /// on. (The reference's default is 640.)
+        imgsz: u32 = 0, Accepts::Whole { min: 0, max: 8192 };
         /// Where to compute; auto takes CUDA, else a GPU through wgpu, else the CPU.
         device: DeviceChoice = DeviceChoice::Auto, Accepts::Text(DEVICE_NAMES);
         /// Least confidence of a detection that is shown.
