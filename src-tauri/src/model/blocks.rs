@@ -2,10 +2,10 @@
 
 use burn::module::{Module, Param, RunningState};
 use burn::prelude::*;
-use burn::tensor::module::{conv2d, max_pool2d};
-use burn::tensor::ops::{ConvOptions, MaxPoolOptions};
+use burn::tensor::module::max_pool2d;
+use burn::tensor::ops::MaxPoolOptions;
 
-use super::ops::{batch_norm_silu, batch_norm_silu_eval};
+use super::ops::{batch_norm_silu, batch_norm_silu_eval, square_conv};
 
 /// Added to the variance before its square root; the reference's value.
 pub const BN_EPSILON: f64 = 1e-3;
@@ -115,13 +115,7 @@ impl Conv {
     /// # Shapes
     /// `[batch, c_in, height, width]` to `[batch, c_out, ceil(height / stride), ceil(width / stride)]`.
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        Self::apply(x, self.weight.val(), None, self.stride)
-    }
-
-    /// The convolution as a function of its weight, shared with the head's biased one.
-    pub(super) fn apply(x: Tensor<4>, weight: Tensor<4>, bias: Option<Tensor<1>>, stride: usize) -> Tensor<4> {
-        let pad = weight.dims()[2] / 2;
-        conv2d(x, weight, bias, ConvOptions::new([stride; 2], [pad; 2], [1, 1], 1))
+        square_conv(x, self.weight.val(), self.stride)
     }
 }
 

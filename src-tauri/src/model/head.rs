@@ -3,9 +3,10 @@
 use burn::module::{Module, Param};
 use burn::prelude::*;
 
-use super::blocks::{Conv, ConvBlock};
+use super::blocks::ConvBlock;
 use super::config::ModelConfig;
 use super::decode::REG_MAX;
+use super::ops::square_conv;
 
 /// Two branches a level: `cv2` for the four box-side distributions, `cv3` for the class scores.
 #[derive(Module, Debug)]
@@ -72,6 +73,8 @@ impl BiasedConv {
     }
 
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        Conv::apply(x, self.weight.val(), Some(self.bias.val()), 1)
+        let y = square_conv(x, self.weight.val(), 1);
+        let channels = y.dims()[1];
+        y + self.bias.val().reshape([1, channels, 1, 1])
     }
 }

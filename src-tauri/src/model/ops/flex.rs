@@ -20,9 +20,7 @@ impl<'a> Planes<'a> {
     /// When the tensor is not contiguous f32 of four axes: the callers made it so.
     fn of(tensor: &'a FlexTensor) -> Self {
         let shape = tensor.layout().shape();
-        // `to_contiguous` came before, and only f32 tensors are sent here.
-        let values = tensor.as_slice::<f32>().expect("contiguous f32");
-        Self { values, channels: shape[1], pixels: (shape[2] * shape[3]).max(1) }
+        Self { values: contiguous(tensor), channels: shape[1], pixels: (shape[2] * shape[3]).max(1) }
     }
 
     /// The planes of one channel, image by image.
@@ -37,11 +35,18 @@ impl<'a> Planes<'a> {
 }
 
 fn vector_of(tensor: &FlexTensor) -> Vec<f32> {
-    // As in `Planes::of`.
-    tensor.to_contiguous().as_slice::<f32>().expect("contiguous f32").to_vec()
+    contiguous(&tensor.to_contiguous()).to_vec()
 }
 
-fn tensor_of(values: Vec<f32>, shape: Shape) -> FlexTensor {
+/// The values of a contiguous f32 tensor.
+///
+/// # Panics
+/// When it is not one: callers make it contiguous, and only f32 tensors are sent here.
+pub(super) fn contiguous(tensor: &FlexTensor) -> &[f32] {
+    tensor.as_slice::<f32>().expect("contiguous f32")
+}
+
+pub(super) fn tensor_of(values: Vec<f32>, shape: Shape) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(values, shape))
 }
 

@@ -3,6 +3,8 @@
 //! burn's flex back-end makes a pass over memory for each step of batch norm and SiLU, and calls the scalar exponential.
 //! The functions here do the same arithmetic in as few passes as possible, with vector instructions.
 
+mod conv;
+mod conv_extension;
 mod extension;
 mod flex;
 mod vector;
@@ -11,9 +13,29 @@ use burn::backend::{Dispatch, DispatchDevice};
 use burn::prelude::*;
 use burn::tensor::DType;
 use burn::tensor::activation;
-use burn::tensor::module::{batch_norm, batch_norm_train};
+use burn::tensor::module::{batch_norm, batch_norm_train, conv2d};
+use burn::tensor::ops::ConvOptions;
 
+use conv_extension::SquareConv;
 use extension::{NormSilu, NormSiluEval};
+
+/// Convolution with a square kernel of odd size, padded by half of it.
+///
+/// # Shapes
+/// `[batch, c_in, height, width]` to `[batch, c_out, ceil(height / stride), ceil(width / stride)]`; weight
+/// `[c_out, c_in, kernel, kernel]`.
+pub fn square_conv(x: Tensor<4>, weight: Tensor<4>, stride: usize) -> Tensor<4> {
+    if !is_on_flex(&x) {
+        return square_conv_of_burn(x, weight, stride);
+    }
+    Tensor::from_dispatch(<Dispatch as SquareConv>::square_conv(x.into_dispatch(), weight.into_dispatch(), stride))
+}
+
+/// The same by burn's convolution: for other devices, and to check ours by.
+fn square_conv_of_burn(x: Tensor<4>, weight: Tensor<4>, stride: usize) -> Tensor<4> {
+    let pad = weight.dims()[2] / 2;
+    conv2d(x, weight, None, ConvOptions::new([stride; 2], [pad; 2], [1, 1], 1))
+}
 
 /// A batch-normalised activation and the statistics that it was normalised by.
 pub struct Normalised {
@@ -183,6 +205,28 @@ mod tests {
             batch_norm_silu_eval(x.clone(), weight.clone(), bias.clone(), [mean.clone(), variance.clone()], 1e-3);
         let theirs = activation::silu(batch_norm(x, weight, bias, mean, variance, 1e-3));
         assert_near(&values(ours), &values(theirs), 1e-5);
+    }
+
+    /// Output and both gradients of a weighted sum of the output.
+    fn run_conv(op: fn(Tensor<4>, Tensor<4>, usize) -> Tensor<4>, kernel: usize, stride: usize) -> Vec<Vec<f32>> {
+        let device = Device::flex().autodiff();
+        let (x, _, _) = leaves(&device);
+        let shape = [6, SHAPE[1], kernel, kernel];
+        let weight = Tensor::from_data(TensorData::new(wave(shape.iter().product(), 0.53), shape), &device).require_grad();
+        let output = op(x.clone(), weight.clone(), stride);
+        let n_values = output.dims().iter().product();
+        let factors = Tensor::from_data(TensorData::new(wave(n_values, 0.91), output.dims()), &device);
+        let gradients = (output.clone() * factors).sum().backward();
+        vec![values(output), values(x.grad(&gradients).unwrap()), values(weight.grad(&gradients).unwrap())]
+    }
+
+    #[test]
+    fn our_convolution_equals_burn_s() {
+        for (kernel, stride) in [(1, 1), (3, 1), (3, 2)] {
+            let ours = run_conv(square_conv, kernel, stride);
+            let theirs = run_conv(square_conv_of_burn, kernel, stride);
+            ours.iter().zip(&theirs).for_each(|(ours, theirs)| assert_near(ours, theirs, 1e-5));
+        }
     }
 
     #[test]
