@@ -22,7 +22,20 @@ struct Run {
     args_used: Args,
     groups: Vec<Group>,
     ema_updates: usize,
-    rows: Vec<(usize, usize, f64, f64, f64, Option<f64>, usize, usize)>,
+    rows: Vec<Row>,
+}
+
+/// One batch, in the order of the file's `columns`.
+#[derive(Deserialize)]
+struct Row {
+    batch_idx: usize,
+    epoch_idx: usize,
+    lr_bias: f64,
+    lr_weight: f64,
+    lr_norm: f64,
+    momentum: Option<f64>,
+    accumulate: usize,
+    took_step: usize,
 }
 
 #[derive(Deserialize)]
@@ -88,7 +101,7 @@ fn compare(run: &Run) -> Vec<Compared> {
     }
     let mut n_steps = 0;
     let mut open_batches = 0;
-    for &(batch_idx, epoch_idx, lr_bias, lr_weight, lr_norm, momentum, accumulate, took_step) in &run.rows {
+    for &Row { batch_idx, epoch_idx, lr_bias, lr_weight, lr_norm, momentum, accumulate, took_step } in &run.rows {
         let rates = schedule.rates(batch_idx, epoch_idx);
         open_batches += 1;
         let takes_step = open_batches >= rates.accumulate;

@@ -67,6 +67,11 @@ impl Batch {
         self.sample_idxs.len()
     }
 
+    /// The sample's image could not be read and was replaced.
+    pub fn is_replaced(&self, sample_idx: usize) -> bool {
+        self.warnings.iter().any(|warning| warning.sample_idx == sample_idx)
+    }
+
     /// Adds an image of the batch's size and its targets.
     pub fn push(&mut self, sample_idx: usize, image: &RgbImage, targets: impl Iterator<Item = (usize, BoxXywhNorm)>) {
         debug_assert_eq!((image.width() as usize, image.height() as usize), (self.width_px, self.height_px));

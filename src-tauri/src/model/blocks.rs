@@ -115,7 +115,7 @@ impl Conv {
     /// # Shapes
     /// `[batch, c_in, height, width]` to `[batch, c_out, ceil(height / stride), ceil(width / stride)]`.
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        square_conv(x, self.weight.val(), self.stride)
+        square_conv(x, self.weight.val(), None, self.stride)
     }
 }
 

@@ -73,8 +73,6 @@ impl BiasedConv {
     }
 
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let y = square_conv(x, self.weight.val(), 1);
-        let channels = y.dims()[1];
-        y + self.bias.val().reshape([1, channels, 1, 1])
+        square_conv(x, self.weight.val(), Some(self.bias.val()), 1)
     }
 }

@@ -15,7 +15,7 @@ use crate::exit::Reason;
 use crate::metrics::NmsSettings;
 use crate::model::{Detector, ModelConfig, decode_detections};
 use crate::trainer::config::{IMGSZ_MULTIPLE, PredictConfig};
-use crate::trainer::{TrainError, images, open_device, suppressed};
+use crate::trainer::{TrainError, open_device, suppressed, take_images};
 
 /// Goes through the images of a source in order of path, giving each with its detections.
 pub struct Predictor {
@@ -89,7 +89,7 @@ impl Predictor {
         let letterbox = Letterbox::minimal(SizePx::of(&image), self.imgsz, IMGSZ_MULTIPLE);
         let mut batch = Batch::with_capacity(0, letterbox.canvas(), 1);
         batch.push(0, &letterbox.apply(&image), std::iter::empty());
-        let decoded: Tensor<3> = decode_detections(&self.model.forward(images(batch, &self.model)));
+        let decoded: Tensor<3> = decode_detections(&self.model.forward(take_images(&mut batch, &self.model)));
         let mut found = suppressed(decoded, &[letterbox], &self.nms, self.class_names.len());
         let (width_px, height_px) = image.dimensions();
         let detections = found.pop().unwrap_or_default();

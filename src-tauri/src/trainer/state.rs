@@ -47,11 +47,11 @@ impl TrainState {
     /// Forward, loss, backward, and a step if enough batches are open. Waits for the device.
     ///
     /// A loss that is not finite leaves weights, average and optimizer as they were, but batch norm has seen the batch.
-    pub fn train_batch(&mut self, batch: Batch, loss: &DetectionLoss, rates: &Rates) -> LossItems {
+    pub fn train_batch(&mut self, mut batch: Batch, loss: &DetectionLoss, rates: &Rates) -> LossItems {
         // Nothing between the take and the put can leave the function.
         let model = self.model.take().expect("the model is there between batches");
         let boxes = ground_truth(&batch);
-        let result = loss.forward(&model.forward(images(batch, &model)), &boxes);
+        let result = loss.forward(&model.forward(take_images(&mut batch, &model)), &boxes);
         let items = LossItems::read(result.items);
         let gradients = NamedGradients::take(&model, &mut result.total.backward());
         self.model = Some(model);
@@ -99,11 +99,11 @@ impl TrainState {
     }
 }
 
-/// The batch's images on the model's device, without autodiff: `[batch, 3, height, width]`.
-pub fn images(batch: Batch, model: &Detector) -> Tensor<4> {
+/// Moves the batch's images to the model's device, without autodiff: `[batch, 3, height, width]`, RGB in 0..=1.
+pub fn take_images(batch: &mut Batch, model: &Detector) -> Tensor<4> {
     let device = model.devices().into_iter().next().unwrap_or_default().without_autodiff();
-    let shape = [batch.sample_idxs.len(), 3, batch.height_px, batch.width_px];
-    Tensor::from_data(TensorData::new(batch.images, shape), &device)
+    let shape = [batch.n_images(), 3, batch.height_px, batch.width_px];
+    Tensor::from_data(TensorData::new(std::mem::take(&mut batch.images), shape), &device)
 }
 
 /// The batch's boxes by image, in pixels of the batch.

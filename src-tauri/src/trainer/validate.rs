@@ -6,12 +6,11 @@ use burn::prelude::*;
 use rayon::prelude::*;
 
 use super::config::{TrainConfig, ValConfig};
-use super::event::{ClassScores, ValReport, ValScores};
-use super::state::{MeanLosses, ground_truth, images};
+use super::event::{ClassScores, Losses, ValReport, ValScores};
+use super::state::{MeanLosses, ground_truth, take_images};
 use super::{TrainError, start};
 use crate::augment::Letterbox;
 use crate::checkpoint::Weights;
-use crate::dataset::batch::Batch;
 use crate::dataset::decode::decode_rgb;
 use crate::dataset::loader::{SplitImages, ValLoader, square_batches};
 use crate::dataset::{Sample, Split, open};
@@ -79,10 +78,10 @@ pub fn val(config: &ValConfig) -> Result<ValReport, TrainError> {
         },
         gains: LossGains::default(),
     };
-    validate(&model, &images, &class_names, &settings)
+    Ok(validate(&model, &images, &class_names, &settings)?.0)
 }
 
-/// Measures a model without autodiff on all images of a split, letterboxed to squares.
+/// Measures a model without autodiff on all images of a split, letterboxed to squares; gives also its mean losses.
 ///
 /// Images that cannot be read do not count. Waits for the device.
 ///
@@ -93,7 +92,7 @@ pub fn validate(
     images: &Arc<SplitImages>,
     class_names: &[String],
     settings: &ValSettings,
-) -> Result<ValReport, TrainError> {
+) -> Result<(ValReport, Losses), TrainError> {
     let samples = images.samples();
     let plan = square_batches(samples.len(), images.imgsz(), settings.batch);
     let loss = DetectionLoss::new(settings.gains);
@@ -101,33 +100,19 @@ pub fn validate(
     let mut metrics = DetectionMetrics::default();
     let mut n_images = 0;
     for batch in ValLoader::new(images.clone(), plan, settings.workers)? {
-        let batch = batch?;
-        let (items, detections, read) = measure_batch(model, batch, &loss, &settings.nms, class_names.len());
-        losses.add(&items);
-        for (sample_idx, detections) in read.into_iter().zip(detections) {
-            let Some(sample_idx) = sample_idx else { continue };
-            metrics.add_image(&labelled_boxes(&samples[sample_idx]), &detections);
-            n_images += 1;
+        let mut batch = batch?;
+        let output = model.forward(take_images(&mut batch, model));
+        losses.add(&LossItems::read(loss.forward(&output, &ground_truth(&batch)).items));
+        let detections = suppressed(decode_detections(&output), &batch.letterboxes, &settings.nms, class_names.len());
+        for (&sample_idx, detections) in batch.sample_idxs.iter().zip(&detections) {
+            if !batch.is_replaced(sample_idx) {
+                metrics.add_image(&labelled_boxes(&samples[sample_idx]), detections);
+                n_images += 1;
+            }
         }
     }
-    Ok(report(&metrics.finish(), n_images, losses, class_names))
-}
-
-/// Loss and detections of a batch; the third part tells for each image its sample, or `None` if it could not be read.
-fn measure_batch(
-    model: &Detector,
-    batch: Batch,
-    loss: &DetectionLoss,
-    settings: &NmsSettings,
-    n_classes: usize,
-) -> (LossItems, Vec<Vec<Detection>>, Vec<Option<usize>>) {
-    let boxes = ground_truth(&batch);
-    let letterboxes = batch.letterboxes.clone();
-    let unreadable: Vec<usize> = batch.warnings.iter().map(|warning| warning.sample_idx).collect();
-    let read = batch.sample_idxs.iter().map(|idx| Some(*idx).filter(|idx| !unreadable.contains(idx))).collect();
-    let output = model.forward(images(batch, model));
-    let items = LossItems::read(loss.forward(&output, &boxes).items);
-    (items, suppressed(decode_detections(&output), &letterboxes, settings, n_classes), read)
+    let losses = losses.mean();
+    Ok((report(&metrics.finish(), n_images, losses, class_names), losses))
 }
 
 /// Suppressed detections of each image of a batch, in pixels of the original images. Waits for the device.
@@ -159,7 +144,7 @@ fn labelled_boxes(sample: &Sample) -> Vec<GroundTruth> {
         .collect()
 }
 
-fn report(metrics: &MetricsReport, n_images: usize, losses: MeanLosses, class_names: &[String]) -> ValReport {
+fn report(metrics: &MetricsReport, n_images: usize, losses: Losses, class_names: &[String]) -> ValReport {
     let classes: Vec<ClassScores> = metrics
         .classes
         .iter()
@@ -182,7 +167,7 @@ fn report(metrics: &MetricsReport, n_images: usize, losses: MeanLosses, class_na
             map50: metrics.map50(),
             map50_95: metrics.map50_95(),
         },
-        losses: Some(losses.mean()),
+        losses: Some(losses),
         classes,
     }
 }

@@ -9,7 +9,7 @@ use super::extension::{NormSilu, NormSiluEval};
 use super::vector::{sigmoid, sum, sum_pairs, vectorised};
 
 /// A contiguous f32 tensor `[batch, channels, height, width]` as planes of pixels.
-struct Planes<'a> {
+pub(super) struct Planes<'a> {
     values: &'a [f32],
     channels: usize,
     pixels: usize,
@@ -18,7 +18,7 @@ struct Planes<'a> {
 impl<'a> Planes<'a> {
     /// # Panics
     /// When the tensor is not contiguous f32 of four axes: the callers made it so.
-    fn of(tensor: &'a FlexTensor) -> Self {
+    pub fn of(tensor: &'a FlexTensor) -> Self {
         let shape = tensor.layout().shape();
         Self { values: contiguous(tensor), channels: shape[1], pixels: (shape[2] * shape[3]).max(1) }
     }
@@ -26,6 +26,17 @@ impl<'a> Planes<'a> {
     /// The planes of one channel, image by image.
     fn of_channel(&self, channel: usize) -> impl Iterator<Item = &'a [f32]> {
         self.values.chunks_exact(self.pixels).skip(channel).step_by(self.channels)
+    }
+
+    /// Sum of each channel over all images.
+    pub fn channel_sums(&self) -> Vec<f32> {
+        let of_channel = |channel: usize| {
+            vectorised(
+                #[inline(always)]
+                || self.of_channel(channel).map(|plane| sum(plane, |v| v)).sum::<f64>() as f32,
+            )
+        };
+        (0..self.channels).into_par_iter().map(of_channel).collect()
     }
 
     /// Values in one channel.

@@ -16,25 +16,32 @@ use burn::tensor::activation;
 use burn::tensor::module::{batch_norm, batch_norm_train, conv2d};
 use burn::tensor::ops::ConvOptions;
 
+use conv::is_supported;
 use conv_extension::SquareConv;
 use extension::{NormSilu, NormSiluEval};
 
-/// Convolution with a square kernel of odd size, padded by half of it.
+/// Convolution with a square kernel, padded by half of it, so that stride 1 keeps height and width; without a bias if
+/// there is none.
 ///
 /// # Shapes
 /// `[batch, c_in, height, width]` to `[batch, c_out, ceil(height / stride), ceil(width / stride)]`; weight
-/// `[c_out, c_in, kernel, kernel]`.
-pub fn square_conv(x: Tensor<4>, weight: Tensor<4>, stride: usize) -> Tensor<4> {
-    if !is_on_flex(&x) {
-        return square_conv_of_burn(x, weight, stride);
+/// `[c_out, c_in, kernel, kernel]`, bias `[c_out]`.
+pub fn square_conv(x: Tensor<4>, weight: Tensor<4>, bias: Option<Tensor<1>>, stride: usize) -> Tensor<4> {
+    if !is_on_flex(&x) || !is_supported(weight.dims()[2], stride) {
+        return square_conv_of_burn(x, weight, bias, stride);
     }
-    Tensor::from_dispatch(<Dispatch as SquareConv>::square_conv(x.into_dispatch(), weight.into_dispatch(), stride))
+    // A constant without autodiff, for which no gradient is made.
+    let no_bias = || Tensor::zeros([weight.dims()[0]], &x.device().without_autodiff());
+    let bias = bias.unwrap_or_else(no_bias);
+    let output =
+        <Dispatch as SquareConv>::square_conv(x.into_dispatch(), weight.into_dispatch(), bias.into_dispatch(), stride);
+    Tensor::from_dispatch(output)
 }
 
 /// The same by burn's convolution: for other devices, and to check ours by.
-fn square_conv_of_burn(x: Tensor<4>, weight: Tensor<4>, stride: usize) -> Tensor<4> {
+fn square_conv_of_burn(x: Tensor<4>, weight: Tensor<4>, bias: Option<Tensor<1>>, stride: usize) -> Tensor<4> {
     let pad = weight.dims()[2] / 2;
-    conv2d(x, weight, None, ConvOptions::new([stride; 2], [pad; 2], [1, 1], 1))
+    conv2d(x, weight, bias, ConvOptions::new([stride; 2], [pad; 2], [1, 1], 1))
 }
 
 /// A batch-normalised activation and the statistics that it was normalised by.
@@ -207,22 +214,30 @@ mod tests {
         assert_near(&values(ours), &values(theirs), 1e-5);
     }
 
-    /// Output and both gradients of a weighted sum of the output.
-    fn run_conv(op: fn(Tensor<4>, Tensor<4>, usize) -> Tensor<4>, kernel: usize, stride: usize) -> Vec<Vec<f32>> {
+    type Conv = fn(Tensor<4>, Tensor<4>, Option<Tensor<1>>, usize) -> Tensor<4>;
+
+    /// Output and the three gradients of a weighted sum of the output.
+    fn run_conv(op: Conv, kernel: usize, stride: usize) -> Vec<Vec<f32>> {
         let device = Device::flex().autodiff();
-        let (x, _, _) = leaves(&device);
-        let shape = [6, SHAPE[1], kernel, kernel];
-        let weight = Tensor::from_data(TensorData::new(wave(shape.iter().product(), 0.53), shape), &device).require_grad();
-        let output = op(x.clone(), weight.clone(), stride);
+        let (x, bias, _) = leaves(&device);
+        let shape = [SHAPE[1], SHAPE[1], kernel, kernel];
+        let weight =
+            Tensor::from_data(TensorData::new(wave(shape.iter().product(), 0.53), shape), &device).require_grad();
+        let output = op(x.clone(), weight.clone(), Some(bias.clone()), stride);
         let n_values = output.dims().iter().product();
         let factors = Tensor::from_data(TensorData::new(wave(n_values, 0.91), output.dims()), &device);
         let gradients = (output.clone() * factors).sum().backward();
-        vec![values(output), values(x.grad(&gradients).unwrap()), values(weight.grad(&gradients).unwrap())]
+        vec![
+            values(output),
+            values(x.grad(&gradients).unwrap()),
+            values(weight.grad(&gradients).unwrap()),
+            values(bias.grad(&gradients).unwrap()),
+        ]
     }
 
     #[test]
     fn our_convolution_equals_burn_s() {
-        for (kernel, stride) in [(1, 1), (3, 1), (3, 2)] {
+        for (kernel, stride) in [(1, 1), (3, 1), (3, 2), (5, 1)] {
             let ours = run_conv(square_conv, kernel, stride);
             let theirs = run_conv(square_conv_of_burn, kernel, stride);
             ours.iter().zip(&theirs).for_each(|(ours, theirs)| assert_near(ours, theirs, 1e-5));
