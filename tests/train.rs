@@ -110,11 +110,11 @@ fn a_run_leaves_rows_events_weights_and_the_dataset_as_it_was() {
 fn two_processes_with_any_number_of_loader_threads_end_on_the_same_bytes() {
     let dir = squares();
     for (name, workers) in [("a", "workers=0"), ("b", "workers=1"), ("c", "workers=4")] {
-        train(dir.path(), &[&format!("name={name}"), workers]);
+        train(dir.path(), &[&format!("name={name}"), workers, "batch=3"]);
     }
     assert_eq!(weights(dir.path(), "a"), weights(dir.path(), "b"));
     assert_eq!(weights(dir.path(), "a"), weights(dir.path(), "c"));
-    train(dir.path(), &["name=d", "seed=1"]);
+    train(dir.path(), &["name=d", "seed=1", "batch=3"]);
     assert_ne!(weights(dir.path(), "a"), weights(dir.path(), "d"), "another seed is another run");
 }
 

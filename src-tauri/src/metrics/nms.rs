@@ -50,6 +50,11 @@ impl NmsSettings {
         Self { conf: 0.25, iou: 0.7, multi_label: false, agnostic: false, max_det: 300, max_nms: 30_000 }
     }
 
+    /// The same with these limits, as a user sets them.
+    pub fn with_limits(self, conf: f64, iou: f64, max_det: usize) -> Self {
+        Self { conf: conf as f32, iou: iou as f32, max_det, ..self }
+    }
+
     /// For measuring: nearly all boxes, so that precision and recall are known down to low confidence.
     pub fn validate() -> Self {
         Self { conf: 0.001, multi_label: true, ..Self::predict() }

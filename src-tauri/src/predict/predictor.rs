@@ -70,12 +70,7 @@ impl Predictor {
         let imgsz = if config.imgsz == 0 { weights.info.imgsz } else { config.imgsz };
         let fresh = ModelConfig::new(weights.info.scale, class_names.len()).init(0, &device.device);
         let model = weights.fill(fresh, &config.model)?;
-        let nms = NmsSettings {
-            conf: config.conf as f32,
-            iou: config.iou as f32,
-            max_det: config.max_det,
-            ..NmsSettings::predict()
-        };
+        let nms = NmsSettings::predict().with_limits(config.conf, config.iou, config.max_det);
         Ok(Self { model, class_names, imgsz, nms, files: files.into_iter() })
     }
 

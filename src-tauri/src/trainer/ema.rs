@@ -41,10 +41,6 @@ impl Ema {
     pub fn model(&self) -> &Detector {
         &self.model
     }
-
-    pub fn n_updates(&self) -> usize {
-        self.n_updates
-    }
 }
 
 /// Every tensor of the model, flattened and without autodiff, by name.

@@ -38,11 +38,11 @@ pub struct Optimizer {
 
 /// Running moments of one tensor's gradient, flattened.
 #[derive(Debug, Clone)]
-pub struct Moments {
+struct Moments {
     /// SGD's momentum buffer, AdamW's first moment.
-    pub first: Tensor<1>,
+    first: Tensor<1>,
     /// AdamW's second moment.
-    pub second: Option<Tensor<1>>,
+    second: Option<Tensor<1>>,
 }
 
 /// AdamW's decay of the second moment.
@@ -63,11 +63,6 @@ impl Optimizer {
 
     pub fn n_steps(&self) -> usize {
         self.n_steps
-    }
-
-    /// The moments of every tensor that was ever updated, in order of name.
-    pub fn moments(&self) -> impl Iterator<Item = (&str, &Moments)> {
-        self.moments.iter().map(|(name, moments)| (name.as_str(), moments))
     }
 
     fn sgd(&mut self, name: &str, weights: Tensor<1>, gradient: Tensor<1>, rate: &TensorRate) -> Tensor<1> {

@@ -35,12 +35,7 @@ impl ValSettings {
         Self {
             batch: config.batch * 2,
             workers: config.workers,
-            nms: NmsSettings {
-                conf: config.conf as f32,
-                iou: config.iou as f32,
-                max_det: config.max_det,
-                ..NmsSettings::validate()
-            },
+            nms: NmsSettings::validate().with_limits(config.conf, config.iou, config.max_det),
             gains: config.loss_gains(),
         }
     }
@@ -70,12 +65,7 @@ pub fn val(config: &ValConfig) -> Result<ValReport, TrainError> {
     let settings = ValSettings {
         batch: config.batch,
         workers: config.workers,
-        nms: NmsSettings {
-            conf: config.conf as f32,
-            iou: config.iou as f32,
-            max_det: config.max_det,
-            ..NmsSettings::validate()
-        },
+        nms: NmsSettings::validate().with_limits(config.conf, config.iou, config.max_det),
         gains: LossGains::default(),
     };
     Ok(validate(&model, &images, &class_names, &settings)?.0)
