@@ -16,6 +16,9 @@ const INFO_VERSION: u32 = 1;
 /// The metadata entry that holds the description. It is the only one: the format does not keep entries in order.
 const INFO_KEY: &str = "fermata";
 
+/// The largest image size that is taken for meant, pixels; the same as of the setting.
+const MAX_IMGSZ: u32 = 8192;
+
 /// What a file of weights says about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WeightsInfo {
@@ -58,6 +61,10 @@ pub enum WeightsError {
     FutureVersion { path: PathBuf, found: u32 },
     #[error("`{}` is a PyTorch file, which this version does not read; use a .safetensors file that fermata wrote", .path.display())]
     PyTorch { path: PathBuf },
+    #[error("`{}` says it was trained at imgsz={imgsz} for {n_classes} classes, which no model is", .path.display())]
+    Impossible { path: PathBuf, imgsz: u32, n_classes: usize },
+    #[error("`{}`: tensor `{name}` holds values that are not finite; the training that wrote it had gone wrong", .path.display())]
+    NotFinite { path: PathBuf, name: String },
     #[error("`{}`: tensor `{name}` is of type {dtype}, expected F32", .path.display())]
     TensorType { path: PathBuf, name: String, dtype: String },
     #[error("`{}` lacks {n_missing} tensors of {scale}, the first is `{first}`", .path.display())]
@@ -147,8 +154,12 @@ impl Weights {
     /// As [`Self::transfer`], for a model that must be filled completely; `path` is for the message.
     ///
     /// # Errors
-    /// When the file lacks a tensor of the model.
+    /// When the file lacks a tensor of the model, or holds values with which it can find nothing.
     pub fn fill(self, model: Detector, path: &Path) -> Result<Detector, WeightsError> {
+        let is_bad = |tensor: &&NamedTensor| !tensor.values.iter().all(|value| value.is_finite());
+        if let Some(bad) = self.tensors.values().find(is_bad) {
+            return Err(WeightsError::NotFinite { path: path.to_owned(), name: bad.name.clone() });
+        }
         let scale = self.info.scale;
         let (model, transfer) = self.transfer(model);
         match transfer.left.first() {
@@ -177,7 +188,12 @@ fn read_info(text: &str, path: &Path) -> Result<WeightsInfo, WeightsError> {
     if found > INFO_VERSION {
         return Err(WeightsError::FutureVersion { path: path.to_owned(), found });
     }
-    serde_json::from_value(json).map_err(|_| foreign())
+    let info: WeightsInfo = serde_json::from_value(json).map_err(|_| foreign())?;
+    let n_classes = info.class_names.len();
+    if !(1..=MAX_IMGSZ).contains(&info.imgsz) || n_classes == 0 {
+        return Err(WeightsError::Impossible { path: path.to_owned(), imgsz: info.imgsz, n_classes });
+    }
+    Ok(info)
 }
 
 #[cfg(test)]

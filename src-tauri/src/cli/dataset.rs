@@ -1,7 +1,7 @@
 //! `fermata dataset check`.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -26,15 +26,21 @@ pub struct CheckArgs {
 pub fn check(args: &CheckArgs) -> Result<Ending, Refusal> {
     // Every image is decoded, so that a file that is cut short is found now and not in the middle of a night.
     let options = OpenOptions { image_check: ImageCheck::Pixels, ..OpenOptions::default() };
-    let opened = dataset::open(&args.data, &options);
+    let opened = dataset::open(&without_key(&args.data), &options);
     let report = report_of(&opened, args.boxes);
     if args.json {
         print::json(&report)?;
     } else if opened.is_ok() {
-        print::out(&text(&report));
+        print::out(&text(&report))?;
     }
     opened?.into_trainable()?;
     Ok(Ending::of(Reason::Finished))
+}
+
+/// The path, also where it is written as for the other commands: `data=PATH`.
+fn without_key(data: &Path) -> PathBuf {
+    let path = data.to_str().and_then(|text| text.strip_prefix("data="));
+    path.map_or_else(|| data.to_owned(), PathBuf::from)
 }
 
 fn report_of(opened: &Result<Opened, DatasetError>, has_boxes: bool) -> CheckReport {
@@ -53,7 +59,7 @@ fn text(report: &CheckReport) -> String {
         Gate::Amber => "amber: can be trained on, with what is listed below",
         Gate::Red => "red: cannot be trained on",
     };
-    let mut text = format!("{gate}\n{} classes: {}\n", report.class_names.len(), report.class_names.join(", "));
+    let mut text = format!("{gate}\nclasses ({}): {}\n", report.class_names.len(), report.class_names.join(", "));
     for (split, counts) in &report.splits {
         let split = match split {
             Split::Train => "train",
@@ -105,7 +111,7 @@ mod tests {
         };
         assert_eq!(
             text(&report),
-            "amber: can be trained on, with what is listed below\n2 classes: a, 鱼\n\
+            "amber: can be trained on, with what is listed below\nclasses (2): a, 鱼\n\
              val        3 images       12 boxes       1 backgrounds\n\
              labels/x.txt:3: class 7, but data.yaml names 2 classes\n\
              images/x.jpg (40x30)\n  1 0.5 0.25 0.125 0.1\n"

@@ -39,6 +39,6 @@ fn list_devices(is_json: bool) -> Result<(), Refusal> {
     if is_json {
         return print::json(&survey);
     }
-    print::out(&survey.table());
+    print::out(&survey.table())?;
     Ok(())
 }

@@ -113,7 +113,8 @@ fn print_help(command: &str) -> ExitCode {
     // `build` gives the subcommands their full names in the usage line.
     program.build();
     if let Some(command) = program.find_subcommand_mut(command) {
-        print::out(&command.render_help().to_string());
+        // Nothing is lost with a help text.
+        let _ = print::out(&command.render_help().to_string());
     }
     ExitCode::Finished
 }
@@ -132,7 +133,7 @@ fn end(result: Result<Ending, Refusal>) -> ExitCode {
 fn refuse_or_help(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            print::out(&error.to_string());
+            let _ = print::out(&error.to_string());
             ExitCode::Finished
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {

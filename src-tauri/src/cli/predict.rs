@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-use image::RgbImage;
+use image::{ImageFormat, RgbImage};
 use serde::Serialize;
 
 use super::ending::{Ending, Refusal};
@@ -16,7 +17,7 @@ use super::train::warn_if_rounded;
 use crate::exit::Reason;
 use crate::predict::{LabelFont, NamedDetection, PredictError, Prediction, Predictor, draw_detections};
 use crate::trainer::config::PredictConfig;
-use crate::trainer::run_folder::{RunFolderError, new_folder, new_or_same_folder};
+use crate::trainer::run_folder::{RunFolderError, new_folder, new_or_same_folder, write_file_durably};
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
@@ -49,6 +50,7 @@ struct Outputs {
 pub fn run(args: &SettingArgs) -> Result<Ending, Refusal> {
     let mut config = args.apply(PredictConfig::default())?;
     warn_if_rounded(config.check()?);
+    refuse_source_as_output(&config)?;
     let predictor = Predictor::open(&config)?;
     let class_names = predictor.class_names().to_vec();
     let outputs = Outputs::create(&config, &class_names)?;
@@ -64,7 +66,7 @@ pub fn run(args: &SettingArgs) -> Result<Ending, Refusal> {
         };
         let report = ImageReport::of(&prediction, &class_names);
         if !config.json {
-            print::out(&report.line());
+            print::out(&report.line())?;
         }
         if let Some(outputs) = &outputs {
             outputs.write(pixels, &prediction)?;
@@ -79,7 +81,7 @@ pub fn run(args: &SettingArgs) -> Result<Ending, Refusal> {
     if config.json {
         print::json(&Report { folder, images })?;
     } else if let Some(folder) = folder {
-        print::out(&format!("results are in {}", folder.display()));
+        print::out(&format!("results are in {}", folder.display()))?;
     }
     Ok(Ending::of(Reason::Finished))
 }
@@ -138,7 +140,8 @@ impl Outputs {
         if let Some(font) = &self.font {
             draw_detections(&mut pixels, &prediction.detections, &self.class_names, font);
             let path = self.folder.join(writable_image_name(name));
-            pixels.save(&path).map_err(|error| RunFolderError::io(&path, io_error(error)))?;
+            let bytes = encoded(&pixels, &path).map_err(|error| RunFolderError::io(&path, io_error(error)))?;
+            write_file_durably(&path, &bytes).map_err(|error| RunFolderError::io(&path, error))?;
         }
         Ok(())
     }
@@ -177,6 +180,30 @@ fn writable_image_name(name: &OsStr) -> OsString {
     let mut with_png = name.to_owned();
     with_png.push(".png");
     with_png
+}
+
+/// The image in the format that its name says.
+fn encoded(pixels: &RgbImage, path: &Path) -> Result<Vec<u8>, image::ImageError> {
+    let mut bytes = Vec::new();
+    pixels.write_to(&mut Cursor::new(&mut bytes), ImageFormat::from_path(path)?)?;
+    Ok(bytes)
+}
+
+/// Drawn copies would take the place of the images they were drawn from, or lie among them.
+fn refuse_source_as_output(config: &PredictConfig) -> Result<(), Refusal> {
+    let folder = config.project.join(&config.name);
+    let source = if config.source.is_dir() { Some(config.source.as_path()) } else { config.source.parent() };
+    let same = |a: &Path, b: &Path| matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b);
+    match source {
+        Some(source) if config.exist_ok && same(source, &folder) => {
+            let message = format!(
+                "the results would go among the images of `source={}`; choose another project= or name=",
+                config.source.display()
+            );
+            Err(Refusal::new(Reason::Contradiction, message))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn io_error(error: image::ImageError) -> std::io::Error {

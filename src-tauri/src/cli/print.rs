@@ -1,25 +1,38 @@
-//! Lines on stdout and stderr. A reader that has gone away (`| head`) is no reason to stop, so failures are ignored.
+//! Lines on stdout and stderr.
+//!
+//! A reader that has gone away (`| head`) is no reason to stop, but results that cannot be written are: a script would take
+//! half a report for a whole one. What goes to stderr is never waited for.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 use serde::Serialize;
 
 use super::ending::Refusal;
 use crate::exit::Reason;
+use crate::trainer::run_folder::is_disk_full;
 
 /// A line of results.
-pub fn out(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
+///
+/// # Errors
+/// When it cannot be written, unless nobody reads any more.
+pub fn out(text: &str) -> Result<(), Refusal> {
+    let mut stdout = std::io::stdout();
+    match writeln!(stdout, "{}", text.trim_end()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            let reason = if is_disk_full(&error) { Reason::DiskFull } else { Reason::Io };
+            Err(Refusal::new(reason, format!("cannot write the results to stdout: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Results as one JSON object on one line.
 ///
 /// # Errors
-/// When a value has no JSON form, such as a path that is not Unicode.
+/// As [`out`], and when a value has no JSON form, such as a path that is not Unicode.
 pub fn json(value: &impl Serialize) -> Result<(), Refusal> {
     let text = serde_json::to_string(value).map_err(|error| Refusal::new(Reason::Internal, error.to_string()))?;
-    out(&text);
-    Ok(())
+    out(&text)
 }
 
 /// A line about what happens.

@@ -84,8 +84,9 @@ fn start_line(event: &TrainEvent) -> String {
         return String::new();
     };
     let n_classes = class_names.len();
+    let classes = if n_classes == 1 { "class" } else { "classes" };
     let images = format!("{n_train_images} images, {n_val_images} for validation");
-    format!("training {model} ({n_classes} classes) on {device}: {images}, into {}", run_folder.display())
+    format!("training {model} ({n_classes} {classes}) on {device}: {images}, into {}", run_folder.display())
 }
 
 /// Everything about an epoch, with the time that the remaining ones will take if they are like the ones before.

@@ -19,7 +19,7 @@ pub fn train(mut config: TrainConfig) -> Result<Ending, Refusal> {
         let mut progress = Progress::new();
         trainer::train(&config, &mut |event| progress.show(event))?
     };
-    print::out(&format!("results are in {}", outcome.run_folder.display()));
+    print::out(&format!("results are in {}", outcome.run_folder.display()))?;
     Ok(Ending { reason: outcome.reason, checkpoint: outcome.checkpoint })
 }
 

@@ -18,7 +18,7 @@ pub fn run(args: &SettingArgs) -> Result<Ending, Refusal> {
     if config.json {
         print::json(&report)?;
     } else {
-        print::out(&table(&report));
+        print::out(&table(&report))?;
     }
     Ok(Ending::of(Reason::Finished))
 }

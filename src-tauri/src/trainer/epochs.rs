@@ -75,7 +75,7 @@ impl<'a, 'show> Epochs<'a, 'show> {
             let rates = self.schedule.rates(self.state.n_batches(), epoch as usize - 1);
             let losses = self.state.train_batch(batch, &self.loss, &rates);
             if !losses.is_finite() {
-                return Err(TrainError::NonFiniteLoss { epoch, batch: number, checkpoint: None });
+                return Err(TrainError::NonFiniteLoss { epoch, batch: number });
             }
             means.add(&losses);
             lr = LearningRates::from(&rates);

@@ -34,16 +34,16 @@ pub enum TrainError {
     RunFolder(#[from] RunFolderError),
     #[error("cannot put the weights into a file: {0}")]
     Encode(#[from] safetensors::SafeTensorError),
-    #[error(
-        "the loss is not finite in epoch {epoch}, batch {batch}; training stopped before this batch counted{}",
-        way_out(.checkpoint)
-    )]
-    NonFiniteLoss { epoch: u32, batch: usize, checkpoint: Option<PathBuf> },
+    #[error("the loss is not finite in epoch {epoch}, batch {batch}; training stopped before this batch counted; {}", way_out(*.epoch, *.batch))]
+    NonFiniteLoss { epoch: u32, batch: usize },
+    /// Any of the others, after the run had its folder.
+    #[error("{error}")]
+    Underway { error: Box<TrainError>, checkpoint: Option<PathBuf> },
 }
 
-fn way_out(checkpoint: &Option<PathBuf>) -> String {
-    let from = checkpoint.as_ref().map(|path| format!(", or go on from model={}", path.display())).unwrap_or_default();
-    format!("; try a lower lr0{from}")
+fn way_out(epoch: u32, batch: usize) -> &'static str {
+    // The rate has changed nothing yet when the first batch is reached.
+    if (epoch, batch) == (1, 1) { "the weights it began with are at fault" } else { "try a lower lr0" }
 }
 
 impl TrainError {
@@ -59,6 +59,7 @@ impl TrainError {
             Self::Weights(_) => Reason::UnknownModel,
             Self::RunFolder(error) => error.reason(),
             Self::NonFiniteLoss { .. } => Reason::NonFiniteLoss,
+            Self::Underway { error, .. } => error.reason(),
             Self::OwnFile { .. } | Self::Loader(_) | Self::Encode(_) => Reason::Internal,
         }
     }
@@ -66,7 +67,7 @@ impl TrainError {
     /// The newest good weights of the run that this ended.
     pub fn checkpoint(&self) -> Option<&Path> {
         match self {
-            Self::NonFiniteLoss { checkpoint, .. } => checkpoint.as_deref(),
+            Self::Underway { checkpoint, .. } => checkpoint.as_deref(),
             _ => None,
         }
     }

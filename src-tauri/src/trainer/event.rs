@@ -107,6 +107,12 @@ pub struct Losses {
     pub dfl: f64,
 }
 
+impl Losses {
+    pub fn is_finite(&self) -> bool {
+        self.box_iou.is_finite() && self.cls.is_finite() && self.dfl.is_finite()
+    }
+}
+
 /// Learning rates of the three parameter groups, in the order of the columns `lr/pg0..2`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct LearningRates {

@@ -21,6 +21,9 @@ use crate::exit::Reason;
 /// The version that `Cargo.toml` pins.
 const BURN_VERSION: &str = "0.22.1";
 
+/// Tensors that a message names, at most: those of the class branches at three levels.
+const MAX_NAMED: usize = 6;
+
 /// The open files of a run, and whoever watches.
 pub struct Record<'a> {
     folder: RunFolder,
@@ -111,7 +114,8 @@ impl<'a> Record<'a> {
             let (n, all) = (transfer.n_transferred, transfer.n_tensors());
             let left = match transfer.left.as_slice() {
                 [] => String::new(),
-                left => format!("; untrained are {}", left.join(", ")),
+                left if left.len() <= MAX_NAMED => format!("; untrained are {}", left.join(", ")),
+                left => format!("; untrained are {} and {} more", left[..MAX_NAMED].join(", "), left.len() - MAX_NAMED),
             };
             self.warn("weights_transferred", format!("transferred {n} of {all} tensors{left}"))?;
         }
@@ -139,6 +143,10 @@ impl<'a> Record<'a> {
     }
 
     pub fn validated(&mut self, epoch: u32, report: &ValReport) -> Result<(), TrainError> {
+        if report.losses.is_some_and(|losses| !losses.is_finite()) {
+            let message = format!("the averaged model's loss on the validation images is not finite in epoch {epoch}");
+            self.warn("val_loss_not_finite", message)?;
+        }
         self.event(TrainEvent::Validated { epoch, scores: report.scores, classes: report.classes.clone() })
     }
 
@@ -164,12 +172,13 @@ impl<'a> Record<'a> {
         if config.save_period > 0 && i64::from(epoch) % config.save_period == 0 {
             names.push(format!("epoch{epoch}.safetensors"));
         }
-        for name in names {
-            let path = self.folder.weights().join(name);
-            write_file_durably(&path, &bytes).map_err(|error| RunFolderError::io(&path, error))?;
-        }
         let path = self.folder.weights().join("last.safetensors");
-        self.newest_weights = Some(path.clone());
+        for name in names {
+            let file = self.folder.weights().join(name);
+            write_file_durably(&file, &bytes).map_err(|error| RunFolderError::io(&file, error))?;
+            // The first of them is the last weights: they are good whatever becomes of the others.
+            self.newest_weights = Some(path.clone());
+        }
         let step = state.n_steps() as u64;
         self.event(TrainEvent::CheckpointSaved { path, epoch, batch: 0, step, is_best })
     }
@@ -194,10 +203,7 @@ impl<'a> Record<'a> {
     }
 
     /// Writes down that the run failed, as far as the disk allows, and gives the error with the newest good weights in it.
-    pub fn fail(mut self, mut error: TrainError) -> TrainError {
-        if let TrainError::NonFiniteLoss { checkpoint, .. } = &mut error {
-            checkpoint.clone_from(&self.newest_weights);
-        }
+    pub fn fail(mut self, error: TrainError) -> TrainError {
         let event = TrainEvent::Failed {
             reason: error.reason().word().to_owned(),
             message: error.to_string(),
@@ -206,7 +212,7 @@ impl<'a> Record<'a> {
         // The first error is the one to tell: on a full disk these fail as well.
         let _ = self.event(event);
         let _ = self.end(RunStatus::Failed, error.reason());
-        error
+        TrainError::Underway { error: Box::new(error), checkpoint: self.newest_weights }
     }
 
     fn warn(&mut self, code: &str, message: String) -> Result<(), TrainError> {

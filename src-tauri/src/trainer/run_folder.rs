@@ -7,7 +7,7 @@ mod event_log;
 mod results_csv;
 mod run_record;
 
-use std::fs;
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -28,6 +28,8 @@ pub enum RunFolderError {
     CannotCreate { path: PathBuf, source: io::Error },
     #[error("disk full while writing `{}`; free some space and start again", .path.display())]
     DiskFull { path: PathBuf, source: io::Error },
+    #[error("another process is at work in `{}`; choose another name=", .path.parent().unwrap_or(.path).display())]
+    Locked { path: PathBuf },
     #[error("`{}`: {source}", .path.display())]
     Io { path: PathBuf, source: io::Error },
     #[error("`{}` has format {found}, but this program knows up to {known}; use a newer fermata", .path.display())]
@@ -53,6 +55,7 @@ impl RunFolderError {
         match self {
             Self::CannotCreate { .. } => Reason::CannotCreate,
             Self::DiskFull { .. } => Reason::DiskFull,
+            Self::Locked { .. } => Reason::Locked,
             Self::Io { .. } | Self::FutureVersion { .. } | Self::Unreadable { .. } => Reason::Io,
         }
     }
@@ -64,9 +67,11 @@ pub fn is_disk_full(error: &io::Error) -> bool {
 }
 
 /// The folder of one run, made and found writable.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
+    /// Held as long as the run goes on; the system lets go of it when the process ends, however it ends.
+    _lock: File,
 }
 
 impl RunFolder {
@@ -80,8 +85,12 @@ impl RunFolder {
         } else {
             new_folder(&config.project, &config.name)?
         };
-        let folder = Self { path };
+        let lock = lock(&path.join("run.lock"))?;
+        let folder = Self { path, _lock: lock };
         let weights = folder.weights();
+        if config.exist_ok {
+            remove_files_of(&weights).map_err(|error| RunFolderError::create(&weights, error))?;
+        }
         fs::create_dir_all(&weights).map_err(|error| RunFolderError::create(&weights, error))?;
         folder.write_args(config).map_err(|error| RunFolderError::create(&folder.args_yaml(), error))?;
         Ok(folder)
@@ -127,6 +136,33 @@ impl RunFolder {
             serde_saphyr::to_string(config).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
         write_file_durably(&self.args_yaml(), format!("task: detect\nmode: train\n{settings}").as_bytes())
     }
+}
+
+/// Takes the lock that says a process is at work in a run folder.
+fn lock(path: &Path) -> Result<File, RunFolderError> {
+    let file =
+        OpenOptions::new().create(true).append(true).open(path).map_err(|error| RunFolderError::create(path, error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(RunFolderError::Locked { path: path.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(RunFolderError::create(path, error)),
+    }
+}
+
+/// Removes what an earlier run left, with `exist_ok`: its weights, and files that it was writing when it was killed.
+fn remove_files_of(weights: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(weights) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.ends_with(".safetensors") || (name.contains(".safetensors.") && name.ends_with(".tmp")) {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes `project/name`, or where that is taken `name2`, `name3` and so on. Of several processes that try at once each
@@ -187,8 +223,8 @@ mod tests {
     fn exist_ok_takes_the_folder_again() {
         let dir = tempfile::tempdir().unwrap();
         let config = TrainConfig { exist_ok: true, ..config_in(dir.path()) };
-        let first = RunFolder::create(&config).unwrap();
-        assert_eq!(RunFolder::create(&config).unwrap(), first);
+        let first = RunFolder::create(&config).unwrap().path().to_owned();
+        assert_eq!(RunFolder::create(&config).unwrap().path(), first);
     }
 
     #[test]
