@@ -264,4 +264,19 @@ mod tests {
             .unwrap();
         assert!(matches!(Weights::read(&path), Err(WeightsError::FutureVersion { found: 2, .. })));
     }
+
+    #[test]
+    fn descriptions_of_no_model_and_values_that_are_not_finite_are_refused() {
+        for bad in
+            [WeightsInfo::new(Scale::T, vec!["a".into()], 1_000_000_000), WeightsInfo::new(Scale::T, Vec::new(), 64)]
+        {
+            let (_dir, path) = written(&Weights::to_bytes(&tiny(1, 1), &bad).unwrap());
+            assert!(matches!(Weights::read(&path), Err(WeightsError::Impossible { .. })), "{bad:?}");
+        }
+        let poisoned = replace_tensors(tiny(1, 1), &mut |spec| {
+            spec.name.ends_with("running_var").then(|| vec![f32::NAN; spec.shape[0]])
+        });
+        let (_dir, path) = written(&Weights::to_bytes(&poisoned, &info(1)).unwrap());
+        assert!(matches!(Weights::read(&path).unwrap().fill(tiny(1, 2), &path), Err(WeightsError::NotFinite { .. })));
+    }
 }

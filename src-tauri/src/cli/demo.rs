@@ -35,7 +35,7 @@ impl From<DemoError> for Refusal {
     fn from(error: DemoError) -> Self {
         let reason = match &error {
             DemoError::Write { source, .. } if is_disk_full(source) => Reason::DiskFull,
-            DemoError::Write { .. } => Reason::CannotCreate,
+            DemoError::Write { .. } | DemoError::NotOurs { .. } => Reason::CannotCreate,
             DemoError::Encode(_) => Reason::Internal,
         };
         Self::new(reason, error.to_string())

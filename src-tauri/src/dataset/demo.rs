@@ -21,9 +21,14 @@ pub const N_VAL: usize = 32;
 pub enum DemoError {
     #[error("cannot write the demo dataset: `{}`: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
+    #[error("`{}` is not the demo's; move it away, or choose another project=", path.display())]
+    NotOurs { path: PathBuf },
     #[error("cannot encode a demo picture: {0}")]
     Encode(#[from] ImageError),
 }
+
+/// By this the demo's own data.yaml is known.
+const FIRST_LINE: &str = "# Coloured shapes, drawn by Fermata.";
 
 /// One file of the dataset.
 struct DemoFile {
@@ -37,8 +42,12 @@ struct DemoFile {
 /// are written, and the data.yaml comes last. Other files in the folder are not touched.
 ///
 /// # Errors
-/// A file or folder cannot be written.
+/// A file or folder cannot be written, or somebody else's data.yaml is there.
 pub fn write_demo(folder: &Path) -> Result<PathBuf, DemoError> {
+    let yaml_path = folder.join("data.yaml");
+    if fs::read_to_string(&yaml_path).is_ok_and(|text| !text.starts_with(FIRST_LINE)) {
+        return Err(DemoError::NotOurs { path: yaml_path });
+    }
     let splits = [("train", 0..N_TRAIN), ("val", N_TRAIN..N_TRAIN + N_VAL)];
     for (split, _) in &splits {
         for kind in ["images", "labels"] {
@@ -51,7 +60,7 @@ pub fn write_demo(folder: &Path) -> Result<PathBuf, DemoError> {
     seeds
         .par_iter()
         .try_for_each(|(split, seed)| sample_files(folder, split, *seed)?.iter().try_for_each(write_if_different))?;
-    let yaml = DemoFile { path: folder.join("data.yaml"), bytes: data_yaml().into_bytes() };
+    let yaml = DemoFile { path: yaml_path, bytes: data_yaml().into_bytes() };
     write_if_different(&yaml)?;
     Ok(yaml.path)
 }
@@ -75,7 +84,7 @@ fn label_line(label: &Label) -> String {
 
 fn data_yaml() -> String {
     let names: String = SHAPE_NAMES.iter().enumerate().map(|(i, name)| format!("  {i}: {name}\n")).collect();
-    format!("# Coloured shapes, drawn by Fermata.\ntrain: images/train\nval: images/val\nnames:\n{names}")
+    format!("{FIRST_LINE}\ntrain: images/train\nval: images/val\nnames:\n{names}")
 }
 
 /// Not synced: whether every file is whole is seen by comparing at the next call.
@@ -103,6 +112,14 @@ mod tests {
         let n_images: Vec<_> = opened.report.splits.values().map(|counts| counts.n_images).collect();
         assert_eq!(n_images, [N_TRAIN, N_VAL], "train and val");
         assert_eq!(opened.dataset.class_names, SHAPE_NAMES, "three shapes");
+    }
+
+    #[test]
+    fn a_dataset_of_the_user_s_is_not_drawn_over() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("data.yaml"), "train: mine\nnames: [a]\n").unwrap();
+        assert!(matches!(write_demo(folder.path()), Err(DemoError::NotOurs { .. })));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing was written");
     }
 
     #[test]

@@ -228,6 +228,22 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_at_work_is_locked_and_a_left_one_is_cleared() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = TrainConfig { exist_ok: true, ..config_in(dir.path()) };
+        let running = RunFolder::create(&config).unwrap();
+        assert_eq!(RunFolder::create(&config).unwrap_err().reason(), Reason::Locked);
+        let weights = running.weights();
+        for name in ["epoch1.safetensors", ".best.safetensors.17.tmp", "notes.txt"] {
+            fs::write(weights.join(name), "old").unwrap();
+        }
+        drop(running);
+        RunFolder::create(&config).unwrap();
+        let left: Vec<_> = fs::read_dir(&weights).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["notes.txt"], "weights of the former run go, what is not ours stays");
+    }
+
+    #[test]
     fn a_project_below_a_file_cannot_be_created() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
