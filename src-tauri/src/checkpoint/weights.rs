@@ -59,6 +59,8 @@ pub enum WeightsError {
     Foreign { path: PathBuf },
     #[error("`{}` has format version {found}, but this program knows up to {INFO_VERSION}; use a newer fermata", .path.display())]
     FutureVersion { path: PathBuf, found: u32 },
+    #[error("`{}` is a folder, not a file of weights; those of a run are weights/best.safetensors and last.safetensors in it", .path.display())]
+    Folder { path: PathBuf },
     #[error("`{}` is a PyTorch file, which this version does not read; use a .safetensors file that fermata wrote", .path.display())]
     PyTorch { path: PathBuf },
     #[error("`{}` says it was trained at imgsz={imgsz} for {n_classes} classes, which no model is", .path.display())]
@@ -114,6 +116,9 @@ impl Weights {
         let path_buf = || path.to_owned();
         if path.extension().is_some_and(|extension| extension == "pt" || extension == "pth") {
             return Err(WeightsError::PyTorch { path: path_buf() });
+        }
+        if path.is_dir() {
+            return Err(WeightsError::Folder { path: path_buf() });
         }
         let bytes = std::fs::read(path).map_err(|source| WeightsError::Io { path: path_buf(), source })?;
         let damaged = |source| WeightsError::Damaged { path: path_buf(), source };
@@ -247,6 +252,12 @@ mod tests {
         assert!(transfer.left.iter().all(|name| name.contains(".cv3.")), "{:?}", transfer.left);
         assert_eq!(transfer.left.len(), 6, "weight and bias of the last layer, at three levels");
         assert!(Weights::read(&path).unwrap().fill(tiny(5, 2), &path).is_err());
+    }
+
+    #[test]
+    fn a_folder_is_no_file_of_weights() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(Weights::read(dir.path()), Err(WeightsError::Folder { .. })));
     }
 
     #[test]
