@@ -147,6 +147,10 @@ fn trained_weights_can_be_measured_used_and_trained_on() {
     assert_eq!(report["images"].as_array().unwrap().len(), 4);
     assert!(dir.path().join("runs/predict/8.png").is_file());
 
+    let output = run(&["predict", best, "source=labels/val", "name=nothing", "device=cpu"]);
+    assert_ended(&output, 65, "exit: 65 dataset_empty checkpoint=-");
+    assert!(!dir.path().join("runs/nothing").exists(), "no empty folder stays");
+
     let among_the_sources =
         ["predict", best, "source=images/val", "project=images", "name=val", "exist_ok=True", "device=cpu"];
     assert_ended(&run(&among_the_sources), 78, "exit: 78 contradiction checkpoint=-");
@@ -174,14 +178,17 @@ fn a_loss_that_is_not_finite_ends_the_run_at_that_batch() {
 }
 
 #[test]
-fn patience_ends_a_run_early_and_an_image_gone_bad_does_not() {
+fn an_image_gone_bad_is_named_and_does_not_end_the_run() {
     let dir = squares();
-    fs::write(dir.path().join("images/train/3.png"), &fs::read(dir.path().join("images/train/3.png")).unwrap()[..120])
-        .unwrap();
-    let output = train(dir.path(), &["epochs=30", "patience=1", "lr0=0"]);
+    let path = dir.path().join("images/train/3.png");
+    // The header stays whole, so that only decoding the pixels fails.
+    fs::write(&path, &fs::read(&path).unwrap()[..120]).unwrap();
+    let output = train(dir.path(), &[]);
+    assert_ended(&output, 0, "exit: 0 finished checkpoint=runs/exp/weights/last.safetensors");
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{stderr}");
-    assert!(stderr.contains("3.png"), "the bad image is named: {stderr}");
+    assert!(stderr.contains("3.png` cannot be read and counts as an empty image"), "{stderr}");
+    let times_named = stderr.matches("3.png").count();
+    assert_eq!(times_named, 1, "told once, not once an epoch: {stderr}");
 }
 
 #[test]

@@ -74,6 +74,10 @@ pub fn run(args: &SettingArgs) -> Result<Ending, Refusal> {
         images.push(report);
     }
     if images.is_empty() {
+        if let Some(outputs) = outputs.filter(|_| !config.exist_ok) {
+            // Made above for this call. It goes only if nothing lies in it, and if not, no harm is done.
+            let _ = fs::remove_dir(&outputs.folder);
+        }
         let message = format!("`source={}` has no image that can be read", config.source.display());
         return Err(Refusal::new(Reason::DatasetEmpty, message));
     }
