@@ -9,6 +9,8 @@ use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::manifest::EMA_FILE;
+use super::tensor_file::{f32_values, little_endian};
 use crate::model::{BATCH_COUNTER, Detector, NamedTensor, Scale, dfl_tensor, export_tensors, replace_tensors};
 
 /// Version of the description inside the file that this program writes, and the newest it reads.
@@ -59,7 +61,7 @@ pub enum WeightsError {
     Foreign { path: PathBuf },
     #[error("`{}` has format version {found}, but this program knows up to {INFO_VERSION}; use a newer fermata", .path.display())]
     FutureVersion { path: PathBuf, found: u32 },
-    #[error("`{}` is a folder, not a file of weights; those of a run are weights/best.safetensors and last.safetensors in it", .path.display())]
+    #[error("`{}` is a folder, neither a checkpoint nor a file of weights; those of a run are weights/best.safetensors and last.safetensors in it", .path.display())]
     Folder { path: PathBuf },
     #[error("`{}` is a PyTorch file, which this version does not read; use a .safetensors file that fermata wrote", .path.display())]
     PyTorch { path: PathBuf },
@@ -90,15 +92,20 @@ impl Weights {
     /// # Errors
     /// When the description or a tensor cannot be put into the format.
     pub fn to_bytes(model: &Detector, info: &WeightsInfo) -> Result<Vec<u8>, safetensors::SafeTensorError> {
-        let mut tensors = export_tensors(model);
-        tensors.push(dfl_tensor());
+        Self::bytes_of(&export_tensors(model), info)
+    }
+
+    /// As [`Self::to_bytes`], of tensors that were [read out](export_tensors) before.
+    ///
+    /// # Errors
+    /// As [`Self::to_bytes`].
+    pub fn bytes_of(tensors: &[NamedTensor], info: &WeightsInfo) -> Result<Vec<u8>, safetensors::SafeTensorError> {
+        let dfl = dfl_tensor();
         let counter = (info.n_batches as i64).to_le_bytes();
-        let buffers: Vec<(String, Vec<usize>, Vec<u8>)> = tensors
-            .into_iter()
-            .map(|t| (t.name, t.shape, t.values.iter().flat_map(|value| value.to_le_bytes()).collect()))
-            .collect();
+        let tensors: Vec<&NamedTensor> = tensors.iter().chain([&dfl]).collect();
+        let buffers: Vec<Vec<u8>> = tensors.iter().map(|tensor| little_endian(&tensor.values)).collect();
         let mut views = Vec::with_capacity(buffers.len() * 5 / 4);
-        for (name, shape, bytes) in &buffers {
+        for (NamedTensor { name, shape, .. }, bytes) in tensors.into_iter().zip(&buffers) {
             views.push((name.clone(), TensorView::new(Dtype::F32, shape.clone(), bytes)?));
             if let Some(prefix) = name.strip_suffix("running_var") {
                 views.push((format!("{prefix}{BATCH_COUNTER}"), TensorView::new(Dtype::I64, Vec::new(), &counter)?));
@@ -108,7 +115,8 @@ impl Weights {
         safetensors::serialize(views, Some(HashMap::from([(INFO_KEY.to_owned(), info)])))
     }
 
-    /// Reads a file that [`Self::to_bytes`] made. Sizes and offsets in it are checked, not trusted.
+    /// Reads a file that [`Self::to_bytes`] made, or the averaged weights of a checkpoint's folder. Sizes and offsets in it
+    /// are checked, not trusted.
     ///
     /// # Errors
     /// When the file cannot be read, is damaged, or comes from another or a newer program.
@@ -118,14 +126,28 @@ impl Weights {
             return Err(WeightsError::PyTorch { path: path_buf() });
         }
         if path.is_dir() {
-            return Err(WeightsError::Folder { path: path_buf() });
+            let averaged = path.join(EMA_FILE);
+            return if averaged.is_file() {
+                Self::read(&averaged)
+            } else {
+                Err(WeightsError::Folder { path: path_buf() })
+            };
         }
         let bytes = std::fs::read(path).map_err(|source| WeightsError::Io { path: path_buf(), source })?;
+        Self::from_bytes(&bytes, path)
+    }
+
+    /// As [`Self::read`], of bytes that were read before; `path` is for the message.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn from_bytes(bytes: &[u8], path: &Path) -> Result<Self, WeightsError> {
+        let path_buf = || path.to_owned();
         let damaged = |source| WeightsError::Damaged { path: path_buf(), source };
-        let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(damaged)?;
+        let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
         let info = metadata.metadata().as_ref().and_then(|entries| entries.get(INFO_KEY));
         let info = read_info(info.ok_or_else(|| WeightsError::Foreign { path: path_buf() })?, path)?;
-        let file = SafeTensors::deserialize(&bytes).map_err(damaged)?;
+        let file = SafeTensors::deserialize(bytes).map_err(damaged)?;
         let mut tensors = BTreeMap::new();
         for (name, view) in file.tensors() {
             if name.ends_with(BATCH_COUNTER) {
@@ -134,8 +156,8 @@ impl Weights {
             if view.dtype() != Dtype::F32 {
                 return Err(WeightsError::TensorType { path: path_buf(), name, dtype: format!("{:?}", view.dtype()) });
             }
-            let values = view.data().as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-            tensors.insert(name.clone(), NamedTensor { name, shape: view.shape().to_vec(), values });
+            let shape = view.shape().to_vec();
+            tensors.insert(name.clone(), NamedTensor { name, shape, values: f32_values(view.data()) });
         }
         Ok(Self { info, tensors })
     }
