@@ -5,6 +5,8 @@
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use crate::dataset::DatasetError;
 
 /// The number a process of this program ends with; most are those of BSD's `sysexits.h`.
@@ -44,7 +46,8 @@ macro_rules! reasons {
     ($( $(#[doc = $doc:literal])+ $Reason:ident => $Code:ident, $word:literal; )+) => {
         /// Why the program ends. Each reason belongs to one [`ExitCode`] and has one word, which stays the same across
         /// versions.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
         pub enum Reason {
             $( $(#[doc = $doc])+ $Reason, )+
         }
@@ -57,6 +60,11 @@ macro_rules! reasons {
                 match self {
                     $( Self::$Reason => ExitCode::$Code, )+
                 }
+            }
+
+            /// The reason that a word names.
+            pub fn from_word(word: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|reason| reason.word() == word)
             }
 
             /// One lower-case word without spaces.
@@ -114,6 +122,20 @@ reasons! {
     Contradiction => BadConfig, "contradiction";
     /// `stopped`: the user stopped it.
     Stopped => Stopped, "stopped";
+}
+
+impl TryFrom<String> for Reason {
+    type Error = String;
+
+    fn try_from(word: String) -> Result<Self, Self::Error> {
+        Self::from_word(&word).ok_or_else(|| format!("`{word}` is no reason to end"))
+    }
+}
+
+impl From<Reason> for String {
+    fn from(reason: Reason) -> Self {
+        reason.word().to_owned()
+    }
 }
 
 impl From<ExitCode> for std::process::ExitCode {

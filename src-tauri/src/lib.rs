@@ -9,7 +9,9 @@
 //! | [`loss`] | assigner, box, class and distribution loss |
 //! | [`metrics`] | suppression, average precision, confusion |
 //! | [`trainer`] | settings, the loop, validation, the run folder, devices |
-//! | [`checkpoint`] | weights on disk |
+//! | [`checkpoint`] | weights and whole states on disk: saved, verified, kept, pruned |
+//! | [`worker`] | the process that trains: what it hears and says, how it is started |
+//! | [`run`] | one run's supervisor, its clients, finding runs, timelines and branches |
 //! | [`predict`] | detections of images, drawn and written |
 //! | [`exit`] | exit codes and their words |
 //! | [`cli`] | the command line |
@@ -19,9 +21,12 @@ pub mod checkpoint;
 pub mod cli;
 pub mod dataset;
 pub mod exit;
+mod fault;
 pub mod geometry;
 pub mod loss;
 pub mod metrics;
 pub mod model;
 pub mod predict;
+pub mod run;
 pub mod trainer;
+pub mod worker;

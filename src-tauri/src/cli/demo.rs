@@ -18,17 +18,19 @@ pub fn defaults() -> TrainConfig {
 
 /// Checks the settings, writes the demo dataset to `demo-dataset` in the project's folder, and trains on it.
 pub fn run(args: &SettingArgs) -> Result<Ending, Refusal> {
-    let mut config = args.apply(defaults())?;
-    if config.data != PathBuf::new() {
-        let message = "the demo draws its own data; leave data= out, or use `fermata train`";
-        return Err(Refusal::new(Reason::Contradiction, message));
-    }
-    let folder = config.project.join("demo-dataset");
-    config.data.clone_from(&folder);
-    train::warn_if_rounded(config.check_settings()?);
-    config.data = write_demo(&folder)?;
-    print::err(&format!("the demo dataset is in {}", folder.display()));
-    train::train(config)
+    train::begin("demo", args, |args| {
+        let mut config = args.apply(defaults())?;
+        if config.data != PathBuf::new() {
+            let message = "the demo draws its own data; leave data= out, or use `fermata train`";
+            return Err(Refusal::new(Reason::Contradiction, message));
+        }
+        let folder = config.project.join("demo-dataset");
+        config.data.clone_from(&folder);
+        train::warn_if_rounded(config.check_settings()?);
+        config.data = write_demo(&folder)?;
+        print::err(&format!("the demo dataset is in {}", folder.display()));
+        Ok(config)
+    })
 }
 
 impl From<DemoError> for Refusal {

@@ -4,16 +4,27 @@
 //! the work, and prints. Results go to stdout; progress, warnings, the one sentence of a refusal and the exit line to
 //! stderr.
 
+mod attach;
+mod checkpoints;
 mod dataset;
 mod demo;
 mod devices;
 mod ending;
+mod figures;
+mod pause;
 mod predict;
 mod print;
 mod progress;
+mod resume;
+mod run_words;
+mod runs;
 mod settings;
+mod status;
+mod stop;
+mod supervisor;
 mod train;
 mod val;
+mod worker;
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,9 +47,34 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Train a detector.
+    #[command(flatten)]
+    OfUser(UserCommand),
+    /// Train for the supervisor that started this process.
+    #[command(hide = true)]
+    Worker(worker::WorkerArgs),
+}
+
+#[derive(Subcommand)]
+enum UserCommand {
+    /// Train a detector. With --detach it goes on in the background, and this returns once it is running.
     #[command(after_help = settings_help::<TrainConfig>(&TrainConfig::default()))]
     Train(SettingArgs),
+    /// List the runs of a project.
+    Runs(runs::RunsArgs),
+    /// Say how a run stands.
+    Status(status::StatusArgs),
+    /// Pause a run that trains, and give its device back.
+    Pause(pause::PauseArgs),
+    /// Go on with a run, from its newest checkpoint or an earlier one.
+    #[command(after_help = resume::RESUME_HELP)]
+    Resume(resume::ResumeArgs),
+    /// Save a run and end it; it can be resumed later, and elsewhere.
+    Stop(stop::StopArgs),
+    /// Follow a run from another terminal.
+    Attach(attach::AttachArgs),
+    /// Look after the checkpoints of a run.
+    #[command(subcommand)]
+    Checkpoints(checkpoints::CheckpointsCommand),
     /// Measure a model on a labelled dataset.
     #[command(after_help = settings_help::<ValConfig>(&ValConfig::default()))]
     Val(SettingArgs),
@@ -68,22 +104,26 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(line) => line.command,
         Err(error) => return refuse_or_help(&error),
     };
-    if let Some(name) = command.asked_for_help() {
-        return print_help(name);
+    match command {
+        Command::OfUser(command) => match command.asked_for_help() {
+            Some(name) => print_help(name),
+            None => end(run_or_internal(command)),
+        },
+        // Its last word is a report to its supervisor, not an exit line.
+        Command::Worker(args) => worker::run(&args),
     }
-    end(run_or_internal(command))
 }
 
 /// Runs the command; a panic in it, whose place the panic hook has printed, becomes an internal fault, so that the exit
 /// line comes in every case.
-fn run_or_internal(command: Command) -> Result<Ending, Refusal> {
+fn run_or_internal(command: UserCommand) -> Result<Ending, Refusal> {
     // Nothing of the command is used after a panic but its exit code.
     catch_unwind(AssertUnwindSafe(|| command.run())).unwrap_or_else(|_| {
         Err(Refusal::new(Reason::Internal, "a fault of the program, shown above; what was saved before it is good"))
     })
 }
 
-impl Command {
+impl UserCommand {
     /// The command's name, if `--help` stands behind its first setting, where clap takes it for one more setting.
     fn asked_for_help(&self) -> Option<&'static str> {
         let (name, args) = match self {
@@ -91,7 +131,9 @@ impl Command {
             Self::Val(args) => ("val", args),
             Self::Predict(args) => ("predict", args),
             Self::Demo(args) => ("demo", args),
-            Self::Devices(_) | Self::Dataset(_) => return None,
+            Self::Resume(args) => return args.has_help().then_some("resume"),
+            Self::Runs(_) | Self::Status(_) | Self::Pause(_) | Self::Stop(_) | Self::Attach(_) => return None,
+            Self::Checkpoints(_) | Self::Devices(_) | Self::Dataset(_) => return None,
         };
         if args.has_help() { Some(name) } else { None }
     }
@@ -104,6 +146,13 @@ impl Command {
             Self::Demo(args) => demo::run(&args),
             Self::Devices(args) => devices::run(&args),
             Self::Dataset(DatasetCommand::Check(args)) => dataset::check(&args),
+            Self::Runs(args) => runs::run(&args),
+            Self::Status(args) => status::run(&args),
+            Self::Pause(args) => pause::run(&args),
+            Self::Resume(args) => resume::run(&args),
+            Self::Stop(args) => stop::run(&args),
+            Self::Attach(args) => attach::run(&args),
+            Self::Checkpoints(command) => checkpoints::run(&command),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::print;
-use crate::trainer::event::{EpochResults, Losses, TrainEvent};
+use crate::trainer::event::{EpochResults, Losses, PauseDepth, Position, TrainEvent};
 
 /// Shows a training on stderr as its events come in.
 pub struct Progress {
@@ -40,8 +40,21 @@ impl Progress {
                 let best = best_epoch.map_or(String::new(), |epoch| format!(", best epoch {epoch}"));
                 self.line(&format!("trained for {}{best}", duration_text(*time_s)));
             }
+            TrainEvent::Restored { epochs, n_batches_per_epoch, position, checkpoint, device, .. } => {
+                self.epochs = *epochs;
+                self.start_bar(u64::from(*epochs) * *n_batches_per_epoch as u64);
+                self.line(&format!("going on from {} on {device}: {}", checkpoint.display(), place(position)));
+            }
+            TrainEvent::Edited { key, old, new, .. } => self.line(&format!("{key} is now {new}, was {old}")),
+            TrainEvent::Paused { depth, position, size_bytes, seconds, .. } => {
+                self.line(&paused_line(*depth, position, *size_bytes, *seconds));
+            }
+            TrainEvent::Resumed { paused_s, .. } => {
+                self.line(&format!("goes on after a pause of {}", duration_text(*paused_s)));
+            }
             // Each of these is told by another line: the epoch's, or the refusal's.
             TrainEvent::EpochStarted { .. }
+            | TrainEvent::Samples { .. }
             | TrainEvent::Validated { .. }
             | TrainEvent::CheckpointSaved { .. }
             | TrainEvent::Stopped { .. }
@@ -87,6 +100,24 @@ fn start_line(event: &TrainEvent) -> String {
     let classes = if n_classes == 1 { "class" } else { "classes" };
     let images = format!("{n_train_images} images, {n_val_images} for validation");
     format!("training {model} ({n_classes} {classes}) on {device}: {images}, into {}", run_folder.display())
+}
+
+/// Where a training stands, in words.
+fn place(position: &Position) -> String {
+    match position {
+        Position { epoch: 0, .. } => "before the first batch".to_owned(),
+        Position { epoch, is_epoch_done: true, .. } => format!("after epoch {epoch}"),
+        Position { epoch, batch, .. } => format!("in epoch {epoch}, after batch {batch}"),
+    }
+}
+
+fn paused_line(depth: PauseDepth, position: &Position, size_bytes: u64, seconds: f64) -> String {
+    let how = match depth {
+        PauseDepth::Hold => "everything stays in memory".to_owned(),
+        PauseDepth::Free if size_bytes == 0 => "the device is given back".to_owned(),
+        PauseDepth::Free => format!("the device is given back, {:.1} MB were saved", size_bytes as f64 / 1e6),
+    };
+    format!("paused {} ({how}) within {seconds:.1} s", place(position))
 }
 
 /// Everything about an epoch, with the time that the remaining ones will take if they are like the ones before.

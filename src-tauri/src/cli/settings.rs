@@ -7,7 +7,7 @@ use clap::Args;
 use crate::trainer::config::{Accepts, ConfigError, Settings, read_switch};
 
 /// The words after a command that takes settings.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct SettingArgs {
     /// Settings, such as `epochs=50`; `--epochs 50` and `--epochs=50` are the same.
     #[arg(value_name = "KEY=VALUE", trailing_var_arg = true, allow_hyphen_values = true)]
@@ -18,6 +18,16 @@ impl SettingArgs {
     /// Whether help is asked for anywhere among the settings.
     pub fn has_help(&self) -> bool {
         self.words.iter().any(|word| word == "--help" || word == "-h")
+    }
+
+    /// The words without this one; `None` if it is not among them.
+    pub fn without(&self, flag: &str) -> Option<Self> {
+        let words: Vec<String> = self.words.iter().filter(|word| *word != flag).cloned().collect();
+        (words.len() < self.words.len()).then_some(Self { words })
+    }
+
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        self.words.iter().map(String::as_str)
     }
 
     /// The settings in `config`, changed as the words say; of a key that comes twice the last counts.

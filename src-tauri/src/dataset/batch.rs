@@ -48,6 +48,23 @@ pub struct ImageWarning {
 }
 
 impl Batch {
+    /// Hash of pixels and boxes, 16 hexadecimal digits: equal for batches that teach the same.
+    pub fn digest(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for pixel in &self.images {
+            hasher.update(&pixel.to_le_bytes());
+        }
+        for target in &self.targets {
+            let b = target.box_norm;
+            hasher.update(&(target.image_idx as u64).to_le_bytes());
+            hasher.update(&(target.class_idx as u64).to_le_bytes());
+            for number in [b.cx, b.cy, b.w, b.h] {
+                hasher.update(&number.to_le_bytes());
+            }
+        }
+        hasher.finalize().to_hex()[..16].to_owned()
+    }
+
     /// A batch without images yet; all images to come have `size`, `n_images` of them are expected.
     pub fn with_capacity(batch_idx: usize, size: SizePx, n_images: usize) -> Self {
         let (width_px, height_px) = (size.width as usize, size.height as usize);

@@ -6,6 +6,7 @@
 mod error;
 mod eval;
 mod model_choice;
+mod relevant;
 mod setting;
 mod value;
 
@@ -23,6 +24,7 @@ use crate::trainer::optimizer::UpdateRule;
 pub use error::ConfigError;
 pub use eval::{PredictConfig, ValConfig};
 pub use model_choice::ModelChoice;
+pub use relevant::Change;
 use setting::settings;
 pub use setting::{Accepts, FixedKey, Setting, Settings, nearest, plain_name};
 pub use value::{SettingValue, read_switch};
@@ -103,8 +105,23 @@ settings! {
         val: bool = true, Accepts::Switch;
         /// Keep checkpoints and weights.
         save: bool = true, Accepts::Switch;
-        /// Also keep the checkpoint of every so many epochs; -1 for none.
+        /// Also keep the weights of every so many epochs, as weights/epochN.safetensors; -1 for none.
         save_period: i64 = -1, Accepts::Whole { min: -1, max: 1_000_000 };
+        /// Save a checkpoint inside an epoch when the last one is older than so many minutes; 0 for never. (Not a key of
+        /// the reference.)
+        save_minutes: f64 = 15.0, Accepts::Number { min: 0.0, max: 100_000.0 };
+        /// Newest checkpoints that are kept. (Not a key of the reference.)
+        keep_last: usize = 3, Accepts::Whole { min: 1, max: 1_000_000 };
+        /// Checkpoints of the best epochs that are kept. (Not a key of the reference.)
+        keep_best: usize = 1, Accepts::Whole { min: 0, max: 1_000_000 };
+        /// The checkpoint of every so many epochs is kept; 0 for none, -1 for ten over the whole run. (Not a key of the
+        /// reference.)
+        keep_every: i64 = -1, Accepts::Whole { min: -1, max: 1_000_000 };
+        /// Write down which images each batch is made of, with a hash of it. (Not a key of the reference.)
+        log_samples: bool = false, Accepts::Switch;
+        /// Seconds that a run has to save and end when it is told to stop; then it is ended by force. (Not a key of the
+        /// reference.)
+        grace: f64 = 25.0, Accepts::Number { min: 0.0, max: 86_400.0 };
         /// Least confidence of a detection in validation. (The reference shows None, which means 0.001.)
         conf: f64 = 0.001, Accepts::Number { min: 0.0, max: 1.0 };
         /// Overlap (IoU) above which non-maximum suppression drops the less confident box.

@@ -38,6 +38,15 @@ impl Ema {
         self.model = map_named(self.model.clone(), &mut Blend { decay, newest });
     }
 
+    /// An average as it was after `n_updates` updates; `model` is without autodiff.
+    pub fn restore(model: Detector, n_updates: usize) -> Self {
+        Self { model, n_updates }
+    }
+
+    pub fn n_updates(&self) -> usize {
+        self.n_updates
+    }
+
     pub fn model(&self) -> &Detector {
         &self.model
     }

@@ -1,118 +1,222 @@
-//! The loop: epoch after epoch, batch after batch.
+//! The loop: epoch after epoch, batch after batch, with an ear for the host between two batches.
 
 use std::time::Instant;
 
-use super::TrainError;
-use super::config::TrainConfig;
+use super::checkpointing::Checkpointing;
 use super::data::TrainData;
-use super::early_stop::EarlyStop;
-use super::event::{EpochResults, EpochValidation, LearningRates, Losses, TrainEvent};
+use super::event::{EpochResults, EpochValidation, Losses, TrainEvent};
+use super::host::Wish;
 use super::record::Record;
+use super::saver::Purpose;
 use super::schedule::Schedule;
 use super::start::Start;
-use super::state::{MeanLosses, TrainState};
+use super::state::TrainState;
 use super::validate::{ValSettings, validate};
+use super::{Assignment, TrainError, TrainOutcome, config::TrainConfig};
+use crate::dataset::batch::Batch;
 use crate::dataset::loader::{TrainLoader, TrainLoaderConfig};
 use crate::exit::Reason;
 use crate::loss::DetectionLoss;
 
 /// A training on its way.
-pub struct Epochs<'a, 'show> {
+pub struct Epochs<'a> {
     config: &'a TrainConfig,
     data: &'a TrainData,
     schedule: Schedule,
     loss: DetectionLoss,
     state: TrainState,
-    record: &'a mut Record<'show>,
+    record: Record<'a>,
+    checkpointing: Checkpointing,
 }
 
-impl<'a, 'show> Epochs<'a, 'show> {
+/// Whether the loop goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    GoOn,
+    Leave,
+}
+
+impl<'a> Epochs<'a> {
     /// # Errors
     /// When the first event cannot be written.
     pub fn new(
-        config: &'a TrainConfig,
+        assignment: &'a Assignment,
         data: &'a TrainData,
         start: Start,
-        record: &'a mut Record<'show>,
+        mut record: Record<'a>,
     ) -> Result<Self, TrainError> {
+        let config = &assignment.config;
         let schedule = Schedule::of(config, data.n_train());
         record.started(config, data, &start, schedule.batches_per_epoch)?;
-        let state = TrainState::new(start, &schedule, config.rule());
-        Ok(Self { config, data, schedule, loss: DetectionLoss::new(config.loss_gains()), state, record })
+        let checkpointing = Checkpointing::new(assignment, data, &start, &record.paths);
+        let loss = DetectionLoss::new(config.loss_gains());
+        Ok(Self { config, data, schedule, loss, state: start.state, record, checkpointing })
     }
 
-    /// Trains until the last epoch, or until patience has run out; the reason says which.
+    /// Trains until the last epoch, until patience has run out, or until the host wants it to leave.
     ///
     /// # Errors
     /// When the loss is not finite, or a file cannot be written. What was saved before stays good.
-    pub fn run(mut self) -> Result<Reason, TrainError> {
-        let mut early_stop = EarlyStop::new(self.config.patience);
-        for epoch in 1..=self.config.epochs {
-            self.record.event(TrainEvent::EpochStarted { epoch })?;
-            let (train, lr) = self.train_epoch(epoch)?;
-            let val = self.validate_if_due(epoch)?;
-            self.record.epoch(EpochResults { epoch, time_s: self.record.elapsed_s(), train, val, lr })?;
-            let is_best = early_stop.update(epoch, val.map(|val| val.scores.map50_95));
-            if self.config.save {
-                self.record.save(self.config, &self.state, epoch, is_best)?;
-            }
-            if early_stop.is_over(epoch) && epoch < self.config.epochs {
-                return Ok(Reason::Patience);
-            }
+    pub fn run(mut self) -> Result<TrainOutcome, TrainError> {
+        let mut flow = self.obey()?;
+        if flow == Flow::GoOn {
+            self.record.running();
         }
-        Ok(Reason::Finished)
+        loop {
+            if let Some(reason) = self.ending() {
+                return self.finish(reason);
+            }
+            if flow == Flow::Leave {
+                let state = &self.state;
+                return self.checkpointing.leave(state, &mut self.record);
+            }
+            flow = self.one_epoch()?;
+        }
     }
 
-    /// One pass over the training images; gives the mean losses and the rates in force at the end.
-    fn train_epoch(&mut self, epoch: u32) -> Result<(Losses, LearningRates), TrainError> {
-        let mut means = MeanLosses::default();
-        let mut lr = LearningRates::default();
+    /// Why there is nothing left to train, if so.
+    fn ending(&self) -> Option<Reason> {
+        let n_done = self.state.position().epochs_done();
+        let is_over = self.state.is_epoch_done && self.state.early_stop.is_over(n_done, self.config.patience);
+        match (n_done >= self.config.epochs, is_over) {
+            (true, _) => Some(Reason::Finished),
+            (false, true) => Some(Reason::Patience),
+            (false, false) => None,
+        }
+    }
+
+    /// The rest of an epoch: what is left of its batches, its validation, its row and its checkpoint.
+    fn one_epoch(&mut self) -> Result<Flow, TrainError> {
+        let (epoch, first) = self.state.position().next_batch();
+        if first == 1 {
+            self.record.event(TrainEvent::EpochStarted { epoch })?;
+        }
+        if self.train_epoch(epoch, first)? == Flow::Leave {
+            return Ok(Flow::Leave);
+        }
+        let Ok(val) = self.validate_if_due(epoch)? else { return Ok(Flow::Leave) };
+        let means = self.state.epoch_means();
+        let time_s = self.record.clock.elapsed_s();
+        self.record.epoch(EpochResults { epoch, time_s, train: means.losses, val, lr: means.lr })?;
+        self.state.finish_epoch();
+        let is_best = self.state.early_stop.update(epoch, val.map(|val| val.scores.map50_95));
+        crate::fault::reached("row_written", epoch);
+        if self.config.save {
+            let purpose = self.purpose(epoch, is_best, val);
+            self.checkpointing.save(&self.state, purpose, &mut self.record)?;
+        }
+        self.obey()
+    }
+
+    /// Trains the batches of an epoch from number `first` on.
+    fn train_epoch(&mut self, epoch: u32, first: usize) -> Result<Flow, TrainError> {
         let mut clock = Instant::now();
-        for batch in self.loader(epoch)? {
+        for batch in self.loader(epoch, first)? {
             let batch = batch?;
             let (number, n_images) = (batch.batch_idx + 1, batch.n_images());
-            self.record.unreadable_images(&batch.warnings)?;
-            let rates = self.schedule.rates(self.state.n_batches(), epoch as usize - 1);
-            let losses = self.state.train_batch(batch, &self.loss, &rates);
-            if !losses.is_finite() {
-                return Err(TrainError::NonFiniteLoss { epoch, batch: number });
-            }
-            means.add(&losses);
-            lr = LearningRates::from(&rates);
+            let losses = self.train_batch(epoch, batch)?;
             self.record.event(TrainEvent::Batch {
                 epoch,
                 batch: number,
                 n_batches: self.schedule.batches_per_epoch,
-                step: self.state.n_steps() as u64,
-                losses: losses.into(),
-                lr,
+                step: self.state.n_steps(),
+                losses,
+                lr: self.state.lr,
                 images_per_s: n_images as f64 / clock.elapsed().as_secs_f64().max(f64::MIN_POSITIVE),
             })?;
+            crate::fault::reached("batch_trained", self.state.n_batches);
+            self.checkpointing.save_if_old(&self.state, &mut self.record)?;
+            if self.obey()? == Flow::Leave {
+                return Ok(Flow::Leave);
+            }
             clock = Instant::now();
         }
-        Ok((means.mean(), lr))
+        Ok(Flow::GoOn)
     }
 
-    /// The epoch's batches; mosaic is closed in the last `close_mosaic` epochs.
-    fn loader(&self, epoch: u32) -> Result<TrainLoader, TrainError> {
+    fn train_batch(&mut self, epoch: u32, batch: Batch) -> Result<Losses, TrainError> {
+        let number = batch.batch_idx + 1;
+        self.record.unreadable_images(&batch.warnings)?;
+        if self.config.log_samples {
+            let (sample_idxs, digest) = (batch.sample_idxs.clone(), batch.digest());
+            self.record.event(TrainEvent::Samples { epoch, batch: number, sample_idxs, digest })?;
+        }
+        let (epoch_idx, batch_idx) = (epoch as usize - 1, batch.batch_idx);
+        let rates = self.schedule.rates(epoch_idx * self.schedule.batches_per_epoch + batch_idx, epoch_idx);
+        let losses = self.state.train_batch(batch, (epoch, number), &self.loss, &rates);
+        if !losses.is_finite() {
+            return Err(TrainError::NonFiniteLoss { epoch, batch: number });
+        }
+        Ok(losses.into())
+    }
+
+    /// The epoch's batches from number `first` on; mosaic is closed in the last `close_mosaic` epochs.
+    fn loader(&self, epoch: u32, first: usize) -> Result<TrainLoader, TrainError> {
         let config = TrainLoaderConfig {
             batch: self.config.batch,
             seed: self.config.seed,
             epoch: epoch as usize - 1,
-            start_batch: 0,
+            start_batch: first - 1,
             use_mosaic: epoch.saturating_add(self.config.close_mosaic) <= self.config.epochs,
             workers: self.config.workers,
         };
         Ok(TrainLoader::new(self.data.train.clone(), self.config.augment, config)?)
     }
 
-    /// Measures the averaged model: after every epoch, or with `val=False` after the last.
-    fn validate_if_due(&mut self, epoch: u32) -> Result<Option<EpochValidation>, TrainError> {
+    /// Measures the averaged model: after every epoch, or with `val=False` after the last. Given up when the host wants it
+    /// to leave.
+    fn validate_if_due(&mut self, epoch: u32) -> Result<Result<Option<EpochValidation>, Abandoned>, TrainError> {
         let is_due = self.config.val || epoch == self.config.epochs;
-        let Some(images) = self.data.val.as_ref().filter(|_| is_due) else { return Ok(None) };
+        let Some(images) = self.data.val.as_ref().filter(|_| is_due) else { return Ok(Ok(None)) };
         let settings = ValSettings::of(self.config);
-        let (report, losses) = validate(self.state.averaged(), images, &self.data.class_names, &settings)?;
+        let position = self.state.position();
+        let record = &mut self.record;
+        let mut is_wanted = || record.wish(position) == Wish::Go;
+        let measured = validate(self.state.averaged(), images, &self.data.class_names, &settings, &mut is_wanted)?;
+        let Some((report, losses)) = measured else { return Ok(Err(Abandoned)) };
         self.record.validated(epoch, &report)?;
-        Ok(Some(EpochValidation { scores: report.scores, losses }))
+        Ok(Ok(Some(EpochValidation { scores: report.scores, losses })))
+    }
+
+    /// Does what the host wants between two batches; while it wants to hold, this waits.
+    fn obey(&mut self) -> Result<Flow, TrainError> {
+        self.checkpointing.report(&mut self.record)?;
+        Ok(match self.record.wish(self.state.position()) {
+            Wish::Leave => Flow::Leave,
+            Wish::Go | Wish::Hold => Flow::GoOn,
+        })
+    }
+
+    /// What the checkpoint at the end of an epoch is for.
+    fn purpose(&self, epoch: u32, is_best: bool, val: Option<EpochValidation>) -> Purpose {
+        let mut weights_files = vec!["last.safetensors".to_owned()];
+        if is_best {
+            weights_files.push("best.safetensors".to_owned());
+        }
+        if self.config.save_period > 0 && i64::from(epoch) % self.config.save_period == 0 {
+            weights_files.push(format!("epoch{epoch}.safetensors"));
+        }
+        let named = |scores: super::event::ValScores| {
+            [
+                ("precision", scores.precision),
+                ("recall", scores.recall),
+                ("mAP50", scores.map50),
+                ("mAP50-95", scores.map50_95),
+            ]
+        };
+        let metrics = val.into_iter().flat_map(|val| named(val.scores)).map(|(name, value)| (name.to_owned(), value));
+        let tags = if self.ending().is_some() { vec!["final".to_owned()] } else { Vec::new() };
+        Purpose { is_best, metrics: metrics.collect(), tags, weights_files }
+    }
+
+    fn finish(mut self, reason: Reason) -> Result<TrainOutcome, TrainError> {
+        let checkpoint = self.checkpointing.finish(&mut self.record)?;
+        self.record.sync()?;
+        let best_epoch = self.state.early_stop.best_epoch();
+        Ok(TrainOutcome::Finished { reason, best_epoch, time_s: self.record.clock.elapsed_s(), checkpoint })
     }
 }
+
+/// A validation that was given up, to be done again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Abandoned;

@@ -1,13 +1,14 @@
 //! Why a training or a validation could not be done.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use thiserror::Error;
 
 use super::config::ConfigError;
 use super::device::DeviceError;
 use super::run_folder::RunFolderError;
-use crate::checkpoint::WeightsError;
+use super::snapshot::SnapshotError;
+use crate::checkpoint::{InvalidCheckpointId, StoreError, WeightsError};
 use crate::dataset::DatasetError;
 use crate::dataset::loader::LoaderError;
 use crate::exit::Reason;
@@ -32,13 +33,24 @@ pub enum TrainError {
     Weights(#[from] WeightsError),
     #[error(transparent)]
     RunFolder(#[from] RunFolderError),
-    #[error("cannot put the weights into a file: {0}")]
-    Encode(#[from] safetensors::SafeTensorError),
     #[error("the loss is not finite in epoch {epoch}, batch {batch}; training stopped before this batch counted; {}", way_out(*.epoch, *.batch))]
     NonFiniteLoss { epoch: u32, batch: usize },
-    /// Any of the others, after the run had its folder.
-    #[error("{error}")]
-    Underway { error: Box<TrainError>, checkpoint: Option<PathBuf> },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    NoCheckpoint(#[from] InvalidCheckpointId),
+    #[error("checkpoint `{}`: {source}", .checkpoint.display())]
+    Snapshot { checkpoint: PathBuf, source: SnapshotError },
+    #[error("`data={}` has other images, labels or classes than the run was trained on up to `{}`; give the dataset it had, or begin a new run", .path.display(), .checkpoint.display())]
+    OtherData { checkpoint: PathBuf, path: PathBuf },
+    #[error(
+        "`{key}` can change only between two epochs, and this checkpoint lies inside epoch {epoch}; take one at an epoch's end with --from"
+    )]
+    InsideEpoch { key: &'static str, epoch: u32 },
+    #[error("the thread that saves checkpoints has ended by a fault of the program")]
+    SaverGone,
+    #[error("the supervisor is gone")]
+    HostGone,
 }
 
 fn way_out(epoch: u32, batch: usize) -> &'static str {
@@ -59,16 +71,11 @@ impl TrainError {
             Self::Weights(_) => Reason::UnknownModel,
             Self::RunFolder(error) => error.reason(),
             Self::NonFiniteLoss { .. } => Reason::NonFiniteLoss,
-            Self::Underway { error, .. } => error.reason(),
-            Self::OwnFile { .. } | Self::Loader(_) | Self::Encode(_) => Reason::Internal,
-        }
-    }
-
-    /// The newest good weights of the run that this ended.
-    pub fn checkpoint(&self) -> Option<&Path> {
-        match self {
-            Self::Underway { checkpoint, .. } => checkpoint.as_deref(),
-            _ => None,
+            Self::Store(error) => error.reason(),
+            Self::Snapshot { .. } => Reason::Io,
+            Self::OtherData { .. } | Self::InsideEpoch { .. } => Reason::Contradiction,
+            Self::OwnFile { .. } | Self::Loader(_) | Self::NoCheckpoint(_) => Reason::Internal,
+            Self::SaverGone | Self::HostGone => Reason::Internal,
         }
     }
 }

@@ -2,9 +2,15 @@
 //!
 //! Plain data. Times come in as fields, nothing here reads a clock.
 
+mod pause;
+mod position;
+
 use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
+
+pub use pause::{PauseDepth, PausedBy};
+pub use position::Position;
 
 /// One report of a training, in `events.jsonl` one JSON object on a line with its name under `event`.
 ///
@@ -12,11 +18,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 ///
 /// ```text
 /// run_started
-/// ( epoch_started  batch*  [validated]  epoch_finished  checkpoint_saved* )*     once for each epoch
-/// finished | stopped | failed                                                    exactly one, and nothing after it
+/// ( epoch_started  ([samples]  batch)*  [validated]  epoch_finished  checkpoint_saved* )*     once for each epoch
+/// finished | stopped | failed                                                    one for each sitting
 /// ```
 ///
-/// `warning` and `checkpoint_saved` may come anywhere between the first and the last.
+/// `warning` and `checkpoint_saved` may come anywhere between the first and the last, `paused` and then `resumed` between two
+/// batches. A sitting that goes on from a checkpoint begins with `restored` in place of `run_started`: what stands above it
+/// and lies behind its position has been taken back, and will come once more. A process that is killed leaves out the
+/// closing event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum TrainEvent {
@@ -35,6 +44,26 @@ pub enum TrainEvent {
         /// Milliseconds since 1970, UTC.
         at_unix_ms: u64,
     },
+    /// The run goes on from a checkpoint.
+    Restored {
+        checkpoint: PathBuf,
+        #[serde(flatten)]
+        position: Position,
+        device: String,
+        /// Number of epochs asked for.
+        epochs: u32,
+        /// Batches in one epoch.
+        n_batches_per_epoch: usize,
+        at_unix_ms: u64,
+    },
+    /// A setting is another than it was when the checkpoint was saved; told once, right after `restored`.
+    Edited {
+        key: String,
+        old: String,
+        new: String,
+        #[serde(flatten)]
+        position: Position,
+    },
     EpochStarted {
         /// Counted from 1.
         epoch: u32,
@@ -52,6 +81,15 @@ pub enum TrainEvent {
         lr: LearningRates,
         images_per_s: f64,
     },
+    /// What the batch that follows is made of; only with `log_samples=True`.
+    Samples {
+        epoch: u32,
+        batch: usize,
+        /// Positions in the training split, in the batch's order.
+        sample_idxs: Vec<usize>,
+        /// Hash of the batch's pixels and boxes as they enter the network, 16 hexadecimal digits.
+        digest: String,
+    },
     /// The numbers of a validation, and of each class that has boxes.
     Validated {
         epoch: u32,
@@ -59,13 +97,40 @@ pub enum TrainEvent {
         classes: Vec<ClassScores>,
     },
     EpochFinished(EpochResults),
+    /// A checkpoint is complete on the disk.
     CheckpointSaved {
         path: PathBuf,
-        epoch: u32,
-        /// Batches of this epoch that the checkpoint holds.
-        batch: usize,
-        step: u64,
+        #[serde(flatten)]
+        position: Position,
         is_best: bool,
+        size_bytes: u64,
+        /// Seconds that training stood still for it.
+        stall_s: f64,
+        /// Seconds from the copy in memory to the checkpoint on the disk.
+        write_s: f64,
+    },
+    /// The run stands still.
+    Paused {
+        depth: PauseDepth,
+        by: PausedBy,
+        #[serde(flatten)]
+        position: Position,
+        /// The newest good one.
+        checkpoint: Option<PathBuf>,
+        /// Bytes of the checkpoint that was written for this pause; 0 if none had to be.
+        size_bytes: u64,
+        /// Seconds from the command to this state.
+        seconds: f64,
+        at_unix_ms: u64,
+    },
+    /// The run goes on after a pause in this sitting.
+    Resumed {
+        depth: PauseDepth,
+        /// Seconds in the pause.
+        paused_s: f64,
+        /// Seconds from the command until the next batch began.
+        seconds: f64,
+        at_unix_ms: u64,
     },
     Warning {
         /// One word that a program can act on, such as `image_unreadable`.
@@ -80,6 +145,7 @@ pub enum TrainEvent {
         time_s: f64,
         checkpoint: Option<PathBuf>,
     },
+    /// Ended before its last epoch; it can be resumed.
     Stopped {
         /// `stopped` or `terminated`.
         reason: String,
@@ -150,7 +216,7 @@ pub struct ClassScores {
 }
 
 /// What validating a model gives.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ValReport {
     pub images: usize,
     pub boxes: usize,

@@ -6,13 +6,17 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::prelude::*;
 use burn::tensor::Gradients;
 
-use crate::model::{Detector, TensorSpec, list_tensors};
+use super::flat_tensors::{MisfitError, flat_values, plain_device, take_flat};
+use crate::model::{Detector, NamedTensor, TensorSpec, list_tensors};
 
 /// Gradients of a detector, each flattened to one axis, by tensor name. Tensors without a gradient are absent.
 #[derive(Debug, Clone, Default)]
 pub struct NamedGradients {
     by_name: BTreeMap<String, Tensor<1>>,
 }
+
+/// What stands before a tensor's name in the export.
+const PREFIX: &str = "gradient.";
 
 /// Keeps the clipping factor defined for gradients of zero.
 const NORM_EPSILON: f64 = 1e-6;
@@ -77,6 +81,19 @@ impl NamedGradients {
             }
         }
         norm
+    }
+
+    /// Every gradient as `gradient.NAME`, in order of name. Waits for the device.
+    pub fn export(&self) -> Vec<NamedTensor> {
+        self.by_name.iter().map(|(name, gradient)| flat_values(format!("{PREFIX}{name}"), gradient)).collect()
+    }
+
+    /// Takes up what [`Self::export`] gave; `tensors` may hold others, which stay in it.
+    ///
+    /// # Errors
+    /// When a gradient belongs to no tensor of the model, or does not fit it.
+    pub fn restore(tensors: &mut BTreeMap<String, NamedTensor>, model: &Detector) -> Result<Self, MisfitError> {
+        Ok(Self { by_name: take_flat(PREFIX, tensors, model, &plain_device(model))? })
     }
 
     /// The flattened gradient of a tensor.

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use burn::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Detector, MapTensor, TensorKind, TensorSpec, map_named};
+use crate::model::{Detector, MapTensor, NamedTensor, TensorKind, TensorSpec, map_named};
 
+use super::flat_tensors::{MisfitError, flat_values, plain_device, take_flat};
 use super::gradients::NamedGradients;
 use super::schedule::Rates;
 
@@ -45,6 +46,10 @@ struct Moments {
     second: Option<Tensor<1>>,
 }
 
+/// What stands before a tensor's name in the export.
+const FIRST: &str = "first.";
+const SECOND: &str = "second.";
+
 /// AdamW's decay of the second moment.
 const BETA2: f64 = 0.999;
 /// Keeps AdamW's division defined.
@@ -63,6 +68,46 @@ impl Optimizer {
 
     pub fn n_steps(&self) -> usize {
         self.n_steps
+    }
+
+    /// The moments of every tensor that has some, as `first.NAME` and `second.NAME`, in order of name. Waits for the device.
+    ///
+    /// # Shapes
+    /// Flattened: `[n_values]` each.
+    pub fn export(&self) -> Vec<NamedTensor> {
+        let named = |prefix: &str, name: &str, tensor: &Tensor<1>| flat_values(format!("{prefix}{name}"), tensor);
+        let first = self.moments.iter().map(|(name, moments)| named(FIRST, name, &moments.first));
+        let second =
+            self.moments.iter().filter_map(|(name, moments)| Some(named(SECOND, name, moments.second.as_ref()?)));
+        first.chain(second).collect()
+    }
+
+    /// Takes up what [`Self::export`] gave, after `n_steps` steps; `tensors` may hold others, which stay in it.
+    ///
+    /// # Errors
+    /// When a tensor's moments have no place in the model, do not fit it, or lack their other half.
+    pub fn restore(
+        &mut self,
+        n_steps: usize,
+        tensors: &mut BTreeMap<String, NamedTensor>,
+        model: &Detector,
+    ) -> Result<(), MisfitError> {
+        let device = plain_device(model);
+        let mut first = take_flat(FIRST, tensors, model, &device)?;
+        let mut second = take_flat(SECOND, tensors, model, &device)?;
+        let has_two = self.rule == UpdateRule::AdamW;
+        for (name, first) in std::mem::take(&mut first) {
+            let second = second.remove(&name);
+            if second.is_some() != has_two {
+                return Err(MisfitError::OtherRule { name, rule: self.rule });
+            }
+            self.moments.insert(name, Moments { first, second });
+        }
+        if let Some((name, _)) = second.into_iter().next() {
+            return Err(MisfitError::OtherRule { name, rule: self.rule });
+        }
+        self.n_steps = n_steps;
+        Ok(())
     }
 
     fn sgd(&mut self, name: &str, weights: Tensor<1>, gradient: Tensor<1>, rate: &TensorRate) -> Tensor<1> {

@@ -1,22 +1,18 @@
-//! What a run writes down as it goes: events, rows, weights, its status.
+//! What a training writes down as it goes, and what it tells its host: events, rows, checkpoints.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
+use super::clock::{ActiveClock, unix_ms};
 use super::config::TrainConfig;
 use super::data::TrainData;
-use super::event::{EpochResults, TrainEvent, ValReport};
-use super::run_folder::{
-    EventLog, RUN_RECORD_VERSION, ResultsCsv, RunFolder, RunFolderError, RunRecord, RunStatus, new_run_id,
-    write_file_durably,
-};
-use super::start::Start;
-use super::state::TrainState;
-use super::{TrainError, TrainOutcome};
-use crate::checkpoint::Weights;
+use super::event::{EpochResults, Position, TrainEvent, ValReport};
+use super::host::{DiskTrouble, Host, Wish};
+use super::run_folder::{EventLog, FileLock, ResultsCsv, RunPaths};
+use super::start::{Origin, Restored, Start};
+use super::{Assignment, TrainError};
+use crate::checkpoint::Transfer;
 use crate::dataset::batch::ImageWarning;
-use crate::exit::Reason;
 
 /// The version that `Cargo.toml` pins.
 const BURN_VERSION: &str = "0.22.1";
@@ -24,65 +20,40 @@ const BURN_VERSION: &str = "0.22.1";
 /// Tensors that a message names, at most: those of the class branches at three levels.
 const MAX_NAMED: usize = 6;
 
-/// The open files of a run, and whoever watches.
+/// The open files of a run, and its host.
 pub struct Record<'a> {
-    folder: RunFolder,
-    run: RunRecord,
+    pub paths: RunPaths,
+    pub clock: ActiveClock,
+    host: &'a mut dyn Host,
     events: EventLog,
     results: ResultsCsv,
-    show: &'a mut dyn FnMut(&TrainEvent),
-    began: Instant,
-    best_epoch: Option<u32>,
-    newest_weights: Option<PathBuf>,
     /// Images already warned of: each is told once.
-    warned: std::collections::BTreeSet<PathBuf>,
+    warned: BTreeSet<PathBuf>,
+    _lock: FileLock,
 }
 
 impl<'a> Record<'a> {
-    /// Makes the run folder and the files in it.
+    /// Opens the run's files for what is to come; rows beyond the start are taken back.
     ///
     /// # Errors
-    /// When the folder or a file cannot be made.
-    pub fn create(
-        config: &TrainConfig,
-        data: &TrainData,
-        show: &'a mut dyn FnMut(&TrainEvent),
-    ) -> Result<Self, TrainError> {
-        let folder = RunFolder::create(config)?;
-        let created_unix_ms = unix_ms();
-        let run = RunRecord {
-            version: RUN_RECORD_VERSION,
-            id: new_run_id(folder.path(), created_unix_ms, std::process::id()),
-            status: RunStatus::Running,
-            reason: None,
-            created_unix_ms,
-            versions: BTreeMap::from(
-                [("fermata", env!("CARGO_PKG_VERSION")), ("burn", BURN_VERSION)]
-                    .map(|(name, version)| (name.to_owned(), version.to_owned())),
-            ),
-            seed: config.seed,
-            dataset_fingerprint: data.fingerprint.clone(),
+    /// When a file cannot be opened, or another worker is at work in the folder.
+    pub fn open(assignment: &Assignment, start: &Start, host: &'a mut dyn Host) -> Result<Self, TrainError> {
+        let paths = RunPaths::of(&assignment.run_folder);
+        let lock = FileLock::take(&paths.run_lock())?;
+        let events = EventLog::open(&paths.events_jsonl())?;
+        let results = ResultsCsv::resume(&paths.results_csv(), start.state.position().epochs_done())?;
+        let before_s = match &start.origin {
+            Origin::Beginning { .. } => 0.0,
+            Origin::Checkpoint(restored) => restored.saved.time_s,
         };
-        run.write(&folder.run_json())?;
-        if config.exist_ok {
-            remove_old(&folder.events_jsonl())?;
-        }
-        let events = EventLog::open(&folder.events_jsonl())?;
-        let results = ResultsCsv::create(&folder.results_csv())?;
-        Ok(Self {
-            folder,
-            run,
-            events,
-            results,
-            show,
-            began: Instant::now(),
-            best_epoch: None,
-            newest_weights: None,
-            warned: Default::default(),
-        })
+        let clock = ActiveClock::going(before_s);
+        Ok(Self { paths, clock, host, events, results, warned: BTreeSet::new(), _lock: lock })
     }
 
-    /// Writes and shows the first event, and what was found wrong or left out before it.
+    /// Writes and shows the first event, and what was found wrong, left out or changed before it.
+    ///
+    /// # Errors
+    /// When an event cannot be written; as all that follow.
     pub fn started(
         &mut self,
         config: &TrainConfig,
@@ -90,42 +61,34 @@ impl<'a> Record<'a> {
         start: &Start,
         n_batches: usize,
     ) -> Result<(), TrainError> {
-        self.event(TrainEvent::RunStarted {
-            run_folder: self.folder.path().to_owned(),
-            device: start.device.clone(),
-            model: start.info.scale.to_string(),
-            class_names: data.class_names.clone(),
-            n_train_images: data.n_train(),
-            n_val_images: data.n_val(),
-            epochs: config.epochs,
-            n_batches,
-            at_unix_ms: unix_ms(),
-        })?;
-        if !data.report.faults.is_empty() {
-            let n_faults = data.report.faults.len();
-            let faults = if n_faults == 1 { "fault" } else { "faults" };
-            let message = format!(
-                "{n_faults} {faults} in the dataset; `fermata dataset check {}` lists them",
-                config.data.display()
-            );
-            self.warn("dataset_faults", message)?;
+        match &start.origin {
+            Origin::Beginning { transfer } => {
+                self.event(TrainEvent::RunStarted {
+                    run_folder: self.paths.root().to_owned(),
+                    device: start.device.clone(),
+                    model: start.state.info.scale.to_string(),
+                    class_names: data.class_names.clone(),
+                    n_train_images: data.n_train(),
+                    n_val_images: data.n_val(),
+                    epochs: config.epochs,
+                    n_batches,
+                    at_unix_ms: unix_ms(),
+                })?;
+                self.transferred(transfer.as_ref())?;
+            }
+            Origin::Checkpoint(restored) => self.restored(config, start, restored, n_batches)?,
         }
-        if let Some(transfer) = &start.transfer {
-            let (n, all) = (transfer.n_transferred, transfer.n_tensors());
-            let left = match transfer.left.as_slice() {
-                [] => String::new(),
-                left if left.len() <= MAX_NAMED => format!("; untrained are {}", left.join(", ")),
-                left => format!("; untrained are {} and {} more", left[..MAX_NAMED].join(", "), left.len() - MAX_NAMED),
-            };
-            self.warn("weights_transferred", format!("transferred {n} of {all} tensors{left}"))?;
-        }
-        Ok(())
+        self.faults(config, data)
     }
 
     pub fn event(&mut self, event: TrainEvent) -> Result<(), TrainError> {
         self.events.append(&event)?;
-        (self.show)(&event);
+        self.host.event(&event);
         Ok(())
+    }
+
+    pub fn warn(&mut self, code: &str, message: String) -> Result<(), TrainError> {
+        self.event(TrainEvent::Warning { code: code.to_owned(), message })
     }
 
     pub fn unreadable_images(&mut self, warnings: &[ImageWarning]) -> Result<(), TrainError> {
@@ -155,87 +118,95 @@ impl<'a> Record<'a> {
         self.event(TrainEvent::EpochFinished(results))
     }
 
-    /// Keeps the averaged weights: as the last, as the best if they are, and by their number if it is due.
-    pub fn save(
+    /// Waits until the events are on the disk, so that no checkpoint is ahead of them.
+    pub fn sync(&mut self) -> Result<(), TrainError> {
+        Ok(self.events.sync()?)
+    }
+
+    /// Tells the host that a batch begins.
+    pub fn running(&mut self) {
+        self.host.running();
+    }
+
+    /// What the host wants now; while it wants to hold, this waits. Gives `Go` or `Leave`.
+    pub fn wish(&mut self, position: Position) -> Wish {
+        match self.host.wish(position) {
+            Wish::Hold => self.hold(position, None),
+            wish => wish,
+        }
+    }
+
+    /// Stands still until the host wants something else.
+    pub fn hold(&mut self, position: Position, trouble: Option<DiskTrouble>) -> Wish {
+        self.clock.halt();
+        let mut wish = self.host.hold(position, trouble);
+        while wish == Wish::Hold {
+            wish = self.host.hold(position, None);
+        }
+        self.clock.go_on();
+        if wish == Wish::Go {
+            self.running();
+        }
+        wish
+    }
+
+    fn transferred(&mut self, transfer: Option<&Transfer>) -> Result<(), TrainError> {
+        let Some(transfer) = transfer else { return Ok(()) };
+        let (n, all) = (transfer.n_transferred, transfer.n_tensors());
+        let left = match transfer.left.as_slice() {
+            [] => String::new(),
+            left if left.len() <= MAX_NAMED => format!("; untrained are {}", left.join(", ")),
+            left => format!("; untrained are {} and {} more", left[..MAX_NAMED].join(", "), left.len() - MAX_NAMED),
+        };
+        self.warn("weights_transferred", format!("transferred {n} of {all} tensors{left}"))
+    }
+
+    fn restored(
         &mut self,
         config: &TrainConfig,
-        state: &TrainState,
-        epoch: u32,
-        is_best: bool,
+        start: &Start,
+        restored: &Restored,
+        n_batches: usize,
     ) -> Result<(), TrainError> {
-        let bytes = Weights::to_bytes(state.averaged(), &state.weights_info(epoch))?;
-        let mut names = vec!["last.safetensors".to_owned()];
-        if is_best {
-            names.push("best.safetensors".to_owned());
-            self.best_epoch = Some(epoch);
+        let Restored { checkpoint, saved, changes } = restored;
+        self.event(TrainEvent::Restored {
+            checkpoint: checkpoint.clone(),
+            position: saved.position,
+            device: start.device.clone(),
+            epochs: config.epochs,
+            n_batches_per_epoch: n_batches,
+            at_unix_ms: unix_ms(),
+        })?;
+        for change in changes {
+            let (key, old, new) = (change.key.to_owned(), change.old.clone(), change.new.clone());
+            self.event(TrainEvent::Edited { key, old, new, position: saved.position })?;
         }
-        if config.save_period > 0 && i64::from(epoch) % config.save_period == 0 {
-            names.push(format!("epoch{epoch}.safetensors"));
+        if saved.device != start.device_identity {
+            let message = format!(
+                "the run goes on on {}, after {}; it trains as well there, but not to the same last bit",
+                start.device_identity, saved.device
+            );
+            self.warn("other_device", message)?;
         }
-        let path = self.folder.weights().join("last.safetensors");
-        for name in names {
-            let file = self.folder.weights().join(name);
-            write_file_durably(&file, &bytes).map_err(|error| RunFolderError::io(&file, error))?;
-            // The first of them is the last weights: they are good whatever becomes of the others.
-            self.newest_weights = Some(path.clone());
+        Ok(())
+    }
+
+    fn faults(&mut self, config: &TrainConfig, data: &TrainData) -> Result<(), TrainError> {
+        let n_faults = data.report.faults.len();
+        if n_faults == 0 {
+            return Ok(());
         }
-        let step = state.n_steps() as u64;
-        self.event(TrainEvent::CheckpointSaved { path, epoch, batch: 0, step, is_best })
-    }
-
-    /// Seconds since training began.
-    pub fn elapsed_s(&self) -> f64 {
-        self.began.elapsed().as_secs_f64()
-    }
-
-    /// Writes down that the run ended well.
-    pub fn finish(mut self, reason: Reason) -> Result<TrainOutcome, TrainError> {
-        let event = TrainEvent::Finished {
-            reason: reason.word().to_owned(),
-            best_epoch: self.best_epoch,
-            time_s: self.elapsed_s(),
-            checkpoint: self.newest_weights.clone(),
-        };
-        self.event(event)?;
-        self.events.sync()?;
-        self.end(RunStatus::Finished, reason)?;
-        Ok(TrainOutcome { reason, run_folder: self.folder.path().to_owned(), checkpoint: self.newest_weights })
-    }
-
-    /// Writes down that the run failed, as far as the disk allows, and gives the error with the newest good weights in it.
-    pub fn fail(mut self, error: TrainError) -> TrainError {
-        let event = TrainEvent::Failed {
-            reason: error.reason().word().to_owned(),
-            message: error.to_string(),
-            checkpoint: self.newest_weights.clone(),
-        };
-        // The first error is the one to tell: on a full disk these fail as well.
-        let _ = self.event(event);
-        let _ = self.end(RunStatus::Failed, error.reason());
-        TrainError::Underway { error: Box::new(error), checkpoint: self.newest_weights }
-    }
-
-    fn warn(&mut self, code: &str, message: String) -> Result<(), TrainError> {
-        self.event(TrainEvent::Warning { code: code.to_owned(), message })
-    }
-
-    fn end(&mut self, status: RunStatus, reason: Reason) -> Result<(), TrainError> {
-        self.run.status = status;
-        self.run.reason = Some(reason.word().to_owned());
-        Ok(self.run.write(&self.folder.run_json())?)
+        let faults = if n_faults == 1 { "fault" } else { "faults" };
+        let path = config.data.display();
+        let message = format!("{n_faults} {faults} in the dataset; `fermata dataset check {path}` lists them");
+        self.warn("dataset_faults", message)
     }
 }
 
-/// With `exist_ok` the run begins anew in its old folder.
-fn remove_old(path: &Path) -> Result<(), TrainError> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(RunFolderError::io(path, error).into()),
-        _ => Ok(()),
-    }
-}
-
-fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+/// Versions of this program and of what its numbers depend on.
+pub fn versions() -> BTreeMap<String, String> {
+    let named = [("fermata", env!("CARGO_PKG_VERSION")), ("burn", BURN_VERSION)];
+    named.map(|(name, version)| (name.to_owned(), version.to_owned())).into()
 }
 
 #[cfg(test)]

@@ -4,10 +4,13 @@
 
 mod durable;
 mod event_log;
+mod history;
+mod lock;
+mod paths;
 mod results_csv;
 mod run_record;
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -18,8 +21,11 @@ use crate::exit::Reason;
 
 pub use durable::write_file_durably;
 pub use event_log::{EventHistory, EventLog, read_events};
-pub use results_csv::{RESULTS_HEADER, ResultsCsv};
-pub use run_record::{RUN_RECORD_VERSION, RunRecord, RunStatus, new_run_id};
+pub use history::{current_timeline, events_up_to};
+pub use lock::FileLock;
+pub use paths::RunPaths;
+pub use results_csv::{RESULTS_HEADER, ResultsCsv, ResultsRow, read_rows};
+pub use run_record::{Accounting, Parent, RUN_RECORD_VERSION, Rewind, RunRecord, RunStatus, new_run_id};
 
 /// A file or folder of a run could not be made, written or read.
 #[derive(Debug, Error)]
@@ -66,87 +72,124 @@ pub fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
-/// The folder of one run, made and found writable.
+/// The folder of one run, held by its supervisor.
 #[derive(Debug)]
 pub struct RunFolder {
-    path: PathBuf,
-    /// Held as long as the run goes on; the system lets go of it when the process ends, however it ends.
-    _lock: File,
+    paths: RunPaths,
+    /// Whether the folder was made for this run and holds nothing else.
+    is_new: bool,
+    /// Folders above it that were made for it, the deepest first.
+    made_above: Vec<PathBuf>,
+    _lock: FileLock,
 }
 
 impl RunFolder {
-    /// Makes the folder that the settings ask for, with `args.yaml` and an empty `weights` folder in it.
+    /// Makes the folder that the settings ask for and takes its lock; writes nothing else into it.
     ///
     /// # Errors
-    /// When it cannot be made or written to.
+    /// When it cannot be made, or another holds it.
     pub fn create(config: &TrainConfig) -> Result<Self, RunFolderError> {
+        let path = config.project.join(&config.name);
+        let is_new = !config.exist_ok || !path.exists();
+        let missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+        let made_above = config.project.ancestors().take_while(missing).map(Path::to_owned).collect();
         let path = if config.exist_ok {
             new_or_same_folder(&config.project, &config.name)?
         } else {
             new_folder(&config.project, &config.name)?
         };
-        let lock = lock(&path.join("run.lock"))?;
-        let folder = Self { path, _lock: lock };
-        let weights = folder.weights();
-        if config.exist_ok {
+        let paths = RunPaths::of(path);
+        let lock = FileLock::take(&paths.supervisor_lock())?;
+        Ok(Self { paths, is_new, made_above, _lock: lock })
+    }
+
+    /// Takes the lock of a run that is there.
+    ///
+    /// # Errors
+    /// When another holds it, or it cannot be written to.
+    pub fn open(path: &Path) -> Result<Self, RunFolderError> {
+        let paths = RunPaths::of(path);
+        let lock = FileLock::take(&paths.supervisor_lock())?;
+        Ok(Self { paths, is_new: false, made_above: Vec::new(), _lock: lock })
+    }
+
+    pub fn paths(&self) -> &RunPaths {
+        &self.paths
+    }
+
+    /// Clears what an earlier run left, with `exist_ok`, and writes `args.yaml`: a run begins here. The earlier run's
+    /// checkpoints go to the trash.
+    ///
+    /// # Errors
+    /// When something cannot be removed or written.
+    pub fn begin(&self, config: &TrainConfig) -> Result<(), RunFolderError> {
+        let weights = self.paths.weights();
+        if !self.is_new {
             remove_files_of(&weights).map_err(|error| RunFolderError::create(&weights, error))?;
+            for path in [self.paths.events_jsonl(), self.paths.results_csv()] {
+                remove_if_there(&path).map_err(|error| RunFolderError::io(&path, error))?;
+            }
+            let checkpoints = self.paths.checkpoints();
+            move_to_trash(&self.paths).map_err(|error| RunFolderError::io(&checkpoints, error))?;
         }
         fs::create_dir_all(&weights).map_err(|error| RunFolderError::create(&weights, error))?;
-        folder.write_args(config).map_err(|error| RunFolderError::create(&folder.args_yaml(), error))?;
-        Ok(folder)
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The folder's own name, which tells runs of one project apart.
-    pub fn name(&self) -> String {
-        self.path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
-    }
-
-    pub fn args_yaml(&self) -> PathBuf {
-        self.path.join("args.yaml")
-    }
-
-    pub fn run_json(&self) -> PathBuf {
-        self.path.join("run.json")
-    }
-
-    pub fn events_jsonl(&self) -> PathBuf {
-        self.path.join("events.jsonl")
-    }
-
-    pub fn results_csv(&self) -> PathBuf {
-        self.path.join("results.csv")
-    }
-
-    /// Where `best.safetensors` and `last.safetensors` belong.
-    pub fn weights(&self) -> PathBuf {
-        self.path.join("weights")
-    }
-
-    pub fn checkpoints(&self) -> PathBuf {
-        self.path.join("checkpoints")
+        self.write_args(config)
     }
 
     /// Writes every setting under its key. `task` and `mode` are what tools for the reference's files look for.
-    fn write_args(&self, config: &TrainConfig) -> io::Result<()> {
-        let settings =
-            serde_saphyr::to_string(config).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
-        write_file_durably(&self.args_yaml(), format!("task: detect\nmode: train\n{settings}").as_bytes())
+    ///
+    /// # Errors
+    /// When writing fails; the file is then what it was.
+    pub fn write_args(&self, config: &TrainConfig) -> Result<(), RunFolderError> {
+        let path = self.paths.args_yaml();
+        let written = serde_saphyr::to_string(config)
+            .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+            .and_then(|yaml| write_file_durably(&path, format!("task: detect\nmode: train\n{yaml}").as_bytes()));
+        written.map_err(|error| RunFolderError::create(&path, error))
+    }
+
+    /// Takes the folder away again, if it was made for a run that did not begin.
+    pub fn abandon(self) {
+        if self.is_new {
+            // What stays behind is an empty run that `runs` shows; the refusal that leads here is what there is to tell.
+            let _ = fs::remove_dir_all(self.paths.root());
+            for folder in &self.made_above {
+                // Another run may be in it by now; then it stays.
+                let _ = fs::remove_dir(folder);
+            }
+        }
     }
 }
 
-/// Takes the lock that says a process is at work in a run folder.
-fn lock(path: &Path) -> Result<File, RunFolderError> {
-    let file =
-        OpenOptions::new().create(true).append(true).open(path).map_err(|error| RunFolderError::create(path, error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(RunFolderError::Locked { path: path.to_owned() }),
-        Err(TryLockError::Error(error)) => Err(RunFolderError::create(path, error)),
+/// The settings that a run was begun or last resumed with.
+///
+/// # Errors
+/// When `args.yaml` is not there or cannot be understood.
+pub fn read_args(paths: &RunPaths) -> Result<TrainConfig, RunFolderError> {
+    let path = paths.args_yaml();
+    let text = fs::read_to_string(&path).map_err(|error| RunFolderError::io(&path, error))?;
+    serde_saphyr::from_str(&text)
+        .map_err(|error| RunFolderError::Io { path, source: io::Error::new(ErrorKind::InvalidData, error.to_string()) })
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
+}
+
+/// Moves all checkpoints to `trash/former`, numbered where that is taken.
+fn move_to_trash(paths: &RunPaths) -> io::Result<()> {
+    let checkpoints = paths.checkpoints();
+    if !checkpoints.exists() {
+        return Ok(());
+    }
+    let trash = paths.root().join("trash");
+    fs::create_dir_all(&trash)?;
+    let taken = (1..).map(|n| if n == 1 { "former".to_owned() } else { format!("former{n}") });
+    let free = taken.map(|name| trash.join(name)).find(|path| !path.exists());
+    free.map_or(Ok(()), |path| fs::rename(checkpoints, path))
 }
 
 /// Removes what an earlier run left, with `exist_ok`: its weights, and files that it was writing when it was killed.
@@ -205,7 +248,7 @@ mod tests {
     fn a_taken_name_is_numbered_from_two() {
         let dir = tempfile::tempdir().unwrap();
         let project = dir.path().join("new/runs");
-        let names: Vec<_> = (0..3).map(|_| RunFolder::create(&config_in(&project)).unwrap().name()).collect();
+        let names: Vec<_> = (0..3).map(|_| RunFolder::create(&config_in(&project)).unwrap().paths().name()).collect();
         assert_eq!(names, ["exp", "exp2", "exp3"]);
     }
 
@@ -223,8 +266,8 @@ mod tests {
     fn exist_ok_takes_the_folder_again() {
         let dir = tempfile::tempdir().unwrap();
         let config = TrainConfig { exist_ok: true, ..config_in(dir.path()) };
-        let first = RunFolder::create(&config).unwrap().path().to_owned();
-        assert_eq!(RunFolder::create(&config).unwrap().path(), first);
+        let first = RunFolder::create(&config).unwrap().paths().clone();
+        assert_eq!(RunFolder::create(&config).unwrap().paths(), &first);
     }
 
     #[test]
@@ -233,14 +276,33 @@ mod tests {
         let config = TrainConfig { exist_ok: true, ..config_in(dir.path()) };
         let running = RunFolder::create(&config).unwrap();
         assert_eq!(RunFolder::create(&config).unwrap_err().reason(), Reason::Locked);
-        let weights = running.weights();
+        let weights = running.paths().weights();
+        running.begin(&config).unwrap();
         for name in ["epoch1.safetensors", ".best.safetensors.17.tmp", "notes.txt"] {
             fs::write(weights.join(name), "old").unwrap();
         }
+        fs::create_dir_all(running.paths().checkpoints().join("e0001-b000004")).unwrap();
         drop(running);
-        RunFolder::create(&config).unwrap();
+        RunFolder::create(&config).unwrap().begin(&config).unwrap();
+        assert!(dir.path().join("exp/trash/former/e0001-b000004").is_dir(), "checkpoints are not lost");
         let left: Vec<_> = fs::read_dir(&weights).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["notes.txt"], "weights of the former run go, what is not ours stays");
+    }
+
+    #[test]
+    fn a_run_that_did_not_begin_leaves_no_folder_but_an_old_one_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = config_in(dir.path());
+        let folder = RunFolder::create(&config).unwrap();
+        let path = folder.paths().root().to_owned();
+        folder.abandon();
+        assert!(!path.exists() && dir.path().exists());
+        let deep = TrainConfig { project: dir.path().join("new/runs"), ..config.clone() };
+        RunFolder::create(&deep).unwrap().abandon();
+        assert!(!dir.path().join("new").exists(), "nor a project that was made for it");
+        fs::create_dir(&path).unwrap();
+        RunFolder::create(&TrainConfig { exist_ok: true, ..config }).unwrap().abandon();
+        assert!(path.exists());
     }
 
     #[test]
@@ -271,11 +333,12 @@ mod tests {
         config.seed = 4_294_967_295;
         config.weight_decay = 1e-7;
         let folder = RunFolder::create(&config).unwrap();
-        let yaml = fs::read_to_string(folder.args_yaml()).unwrap();
+        folder.begin(&config).unwrap();
+        let yaml = fs::read_to_string(folder.paths().args_yaml()).unwrap();
         for setting in TrainConfig::table() {
             let n_lines = yaml.lines().filter(|line| line.starts_with(&format!("{}: ", setting.key))).count();
             assert_eq!(n_lines, 1, "`{}` is one line of\n{yaml}", setting.key);
         }
-        assert_eq!(serde_saphyr::from_str::<TrainConfig>(&yaml).unwrap(), config);
+        assert_eq!(read_args(folder.paths()).unwrap(), config);
     }
 }

@@ -2,12 +2,14 @@
 
 use burn::prelude::*;
 
+use serde::{Deserialize, Serialize};
+
+use super::early_stop::EarlyStop;
 use super::ema::Ema;
-use super::event;
+use super::event::{self, Position};
 use super::gradients::NamedGradients;
-use super::optimizer::{Optimizer, UpdateRule};
-use super::schedule::{Rates, Schedule};
-use super::start::Start;
+use super::optimizer::Optimizer;
+use super::schedule::Rates;
 use crate::checkpoint::WeightsInfo;
 use crate::dataset::batch::Batch;
 use crate::geometry::GroundTruth;
@@ -21,33 +23,61 @@ const MAX_GRADIENT_NORM: f64 = 10.0;
 pub struct TrainState {
     /// Always there between calls; taken out while a step rebuilds it.
     model: Option<Detector>,
-    ema: Ema,
-    optimizer: Optimizer,
+    pub(super) ema: Ema,
+    pub(super) optimizer: Optimizer,
     /// Sum of the gradients since the last step.
-    open: Option<NamedGradients>,
+    pub(super) open: Option<NamedGradients>,
     /// Batches in that sum.
-    n_open: usize,
-    n_batches: usize,
-    info: WeightsInfo,
+    pub(super) n_open: usize,
+    /// Last batch trained.
+    pub(super) epoch: u32,
+    pub(super) batch: usize,
+    pub(super) is_epoch_done: bool,
+    pub(super) n_batches: u64,
+    /// Losses of the epoch in progress, and the rates of its last batch.
+    pub(super) means: MeanLosses,
+    pub(super) lr: event::LearningRates,
+    pub(super) early_stop: EarlyStop,
+    pub(super) info: WeightsInfo,
+}
+
+/// What an epoch's row says of its training.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EpochMeans {
+    pub losses: event::Losses,
+    pub lr: event::LearningRates,
 }
 
 impl TrainState {
-    pub fn new(start: Start, schedule: &Schedule, rule: UpdateRule) -> Self {
+    /// A training before its first batch.
+    pub fn new(model: Detector, info: WeightsInfo, optimizer: Optimizer) -> Self {
         Self {
-            ema: Ema::new(&start.model),
-            model: Some(start.model),
-            optimizer: Optimizer::new(rule, schedule.scaled_weight_decay()),
+            ema: Ema::new(&model),
+            model: Some(model),
+            optimizer,
             open: None,
             n_open: 0,
+            epoch: 0,
+            batch: 0,
+            is_epoch_done: false,
             n_batches: 0,
-            info: start.info,
+            means: MeanLosses::default(),
+            lr: event::LearningRates::default(),
+            early_stop: EarlyStop::new(),
+            info,
         }
     }
 
-    /// Forward, loss, backward, and a step if enough batches are open. Waits for the device.
+    /// Forward, loss, backward, and a step if enough batches are open. Waits for the device. `at` is the batch's epoch and number.
     ///
     /// A loss that is not finite leaves weights, average and optimizer as they were, but batch norm has seen the batch.
-    pub fn train_batch(&mut self, mut batch: Batch, loss: &DetectionLoss, rates: &Rates) -> LossItems {
+    pub fn train_batch(
+        &mut self,
+        mut batch: Batch,
+        at: (u32, usize),
+        loss: &DetectionLoss,
+        rates: &Rates,
+    ) -> LossItems {
         // Nothing between the take and the put can leave the function.
         let model = self.model.take().expect("the model is there between batches");
         let boxes = ground_truth(&batch);
@@ -57,8 +87,30 @@ impl TrainState {
         self.model = Some(model);
         if items.is_finite() {
             self.take_gradients(gradients, rates);
+            self.means.add(&items);
+            self.lr = event::LearningRates::from(rates);
+            (self.epoch, self.batch) = at;
+            self.is_epoch_done = false;
+            self.n_batches += 1;
         }
         items
+    }
+
+    /// Mean losses of the epoch in progress, and the rates in force at its end.
+    pub fn epoch_means(&self) -> EpochMeans {
+        EpochMeans { losses: self.means.mean(), lr: self.lr }
+    }
+
+    /// The epoch is validated and has its row.
+    pub fn finish_epoch(&mut self) {
+        self.is_epoch_done = true;
+        self.means = MeanLosses::default();
+    }
+
+    /// The model in training mode.
+    pub fn model(&self) -> &Detector {
+        // It is taken out only inside `train_batch`, which holds the whole state.
+        self.model.as_ref().expect("the model is there between batches")
     }
 
     /// The averaged model, for validation and for keeping.
@@ -67,17 +119,22 @@ impl TrainState {
     }
 
     /// What a file of the present weights says about itself.
-    pub fn weights_info(&self, epoch: u32) -> WeightsInfo {
-        self.info.clone().after(epoch, self.n_batches as u64)
+    pub fn weights_info(&self) -> WeightsInfo {
+        self.info.clone().after(self.position().epochs_done(), self.n_batches)
     }
 
-    /// Batches trained, over all epochs.
-    pub fn n_batches(&self) -> usize {
-        self.n_batches
+    pub fn position(&self) -> Position {
+        Position {
+            epoch: self.epoch,
+            batch: self.batch,
+            n_batches: self.n_batches,
+            step: self.n_steps(),
+            is_epoch_done: self.is_epoch_done,
+        }
     }
 
-    pub fn n_steps(&self) -> usize {
-        self.optimizer.n_steps()
+    pub fn n_steps(&self) -> u64 {
+        self.optimizer.n_steps() as u64
     }
 
     fn take_gradients(&mut self, gradients: NamedGradients, rates: &Rates) {
@@ -86,7 +143,6 @@ impl TrainState {
             None => self.open = Some(gradients),
         }
         self.n_open += 1;
-        self.n_batches += 1;
         if self.n_open >= rates.accumulate
             && let (Some(mut gradients), Some(model)) = (self.open.take(), self.model.take())
         {
@@ -117,7 +173,7 @@ pub fn ground_truth(batch: &Batch) -> Vec<Vec<GroundTruth>> {
 }
 
 /// Mean of the losses of several batches.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct MeanLosses {
     sums: [f64; 3],
     n_batches: usize,

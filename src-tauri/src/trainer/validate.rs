@@ -68,10 +68,13 @@ pub fn val(config: &ValConfig) -> Result<ValReport, TrainError> {
         nms: NmsSettings::validate().with_limits(config.conf, config.iou, config.max_det),
         gains: LossGains::default(),
     };
-    Ok(validate(&model, &images, &class_names, &settings)?.0)
+    let measured = validate(&model, &images, &class_names, &settings, &mut || true)?;
+    // It is always wanted, so it was not given up.
+    Ok(measured.map(|(report, _)| report).unwrap_or_default())
 }
 
 /// Measures a model without autodiff on all images of a split, letterboxed to squares; gives also its mean losses.
+/// `is_wanted` is asked before each batch; with `false` the rest is given up, and there is no result.
 ///
 /// Images that cannot be read do not count. Waits for the device.
 ///
@@ -82,7 +85,8 @@ pub fn validate(
     images: &Arc<SplitImages>,
     class_names: &[String],
     settings: &ValSettings,
-) -> Result<(ValReport, Losses), TrainError> {
+    is_wanted: &mut dyn FnMut() -> bool,
+) -> Result<Option<(ValReport, Losses)>, TrainError> {
     let samples = images.samples();
     let plan = square_batches(samples.len(), images.imgsz(), settings.batch);
     let loss = DetectionLoss::new(settings.gains);
@@ -91,6 +95,10 @@ pub fn validate(
     let mut n_images = 0;
     for batch in ValLoader::new(images.clone(), plan, settings.workers)? {
         let mut batch = batch?;
+        crate::fault::reached("validation_batch", batch.batch_idx as u64);
+        if !is_wanted() {
+            return Ok(None);
+        }
         let output = model.forward(take_images(&mut batch, model));
         losses.add(&LossItems::read(loss.forward(&output, &ground_truth(&batch)).items));
         let detections = suppressed(decode_detections(&output), &batch.letterboxes, &settings.nms, class_names.len());
@@ -102,7 +110,7 @@ pub fn validate(
         }
     }
     let losses = losses.mean();
-    Ok((report(&metrics.finish(), n_images, losses, class_names), losses))
+    Ok(Some((report(&metrics.finish(), n_images, losses, class_names), losses)))
 }
 
 /// Suppressed detections of each image of a batch, in pixels of the original images. Waits for the device.

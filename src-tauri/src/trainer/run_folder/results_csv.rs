@@ -1,16 +1,20 @@
 //! `results.csv`: one row an epoch, with the columns and the number style of the reference.
 
-use std::fs::File;
-use std::io::Write;
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use super::RunFolderError;
+use super::{RunFolderError, write_file_durably};
 use crate::trainer::event::EpochResults;
 
 /// The first line of every `results.csv`.
 pub const RESULTS_HEADER: &str = "epoch,time,train/box_loss,train/cls_loss,train/dfl_loss,\
 metrics/precision(B),metrics/recall(B),metrics/mAP50(B),metrics/mAP50-95(B),\
 val/box_loss,val/cls_loss,val/dfl_loss,lr/pg0,lr/pg1,lr/pg2";
+
+/// The row of an epoch: its number, and its values by column.
+pub type ResultsRow = (u32, BTreeMap<String, f64>);
 
 /// A `results.csv` that is being written.
 #[derive(Debug)]
@@ -31,6 +35,21 @@ impl ResultsCsv {
         Ok(results)
     }
 
+    /// Opens the file of a run that goes on after `epochs_done` epochs, for more rows. Keeps the rows of these epochs,
+    /// each once (the last one written counts); later ones and torn ones go. A file that is not there is made.
+    ///
+    /// # Errors
+    /// When it cannot be read or written; it is then what it was.
+    pub fn resume(path: &Path, epochs_done: u32) -> Result<Self, RunFolderError> {
+        let fault = |error| RunFolderError::io(path, error);
+        let rows: BTreeMap<u32, String> = whole_rows(path)?.into_iter().collect();
+        let kept = rows.iter().filter(|(epoch, _)| (1..=epochs_done).contains(*epoch)).map(|(_, row)| row.as_str());
+        let text: String = std::iter::once(RESULTS_HEADER).chain(kept).flat_map(|line| [line, "\n"]).collect();
+        write_file_durably(path, text.as_bytes()).map_err(fault)?;
+        let file = OpenOptions::new().append(true).open(path).map_err(fault)?;
+        Ok(Self { path: path.to_owned(), file })
+    }
+
     /// Appends the row of an epoch and waits until it is on the disk. The cells of a validation that did not take place
     /// are empty; the reference writes zeros there, which look like a detector that finds nothing.
     ///
@@ -44,6 +63,35 @@ impl ResultsCsv {
         let written = self.file.write_all(format!("{line}\n").as_bytes()).and_then(|()| self.file.sync_data());
         written.map_err(|error| RunFolderError::io(&self.path, error))
     }
+}
+
+/// The rows of a file: each epoch with its values by column. Cells that are empty, or no numbers, are left out. A file
+/// that is not there has none.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn read_rows(path: &Path) -> Result<Vec<ResultsRow>, RunFolderError> {
+    let values = |row: &str| {
+        let cells = RESULTS_HEADER.split(',').zip(row.split(','));
+        cells.filter_map(|(column, cell)| Some((column.to_owned(), cell.trim().parse().ok()?))).collect()
+    };
+    Ok(whole_rows(path)?.into_iter().map(|(epoch, row)| (epoch, values(&row))).collect())
+}
+
+/// Each row that has an epoch, all its cells and its line break, in the order of the file.
+fn whole_rows(path: &Path) -> Result<Vec<(u32, String)>, RunFolderError> {
+    let bytes = match std::fs::read(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        bytes => bytes.map_err(|error| RunFolderError::io(path, error))?,
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let n_cells = RESULTS_HEADER.split(',').count();
+    let rows = text.split_inclusive('\n').filter_map(|line| {
+        let row = line.strip_suffix('\n')?.trim_end();
+        let epoch = row.split(',').next()?.trim().parse().ok()?;
+        (row.split(',').count() == n_cells).then(|| (epoch, row.to_owned()))
+    });
+    Ok(rows.collect())
 }
 
 fn row(results: &EpochResults) -> String {
@@ -144,6 +192,53 @@ mod tests {
              1.299,2.24885,1.35674,0.00307692,0.00307692,0.0723077"
         );
         assert_eq!(lines[2], "2,47.3,1.50173,3.67927,1.40385,,,,,,,,0.00307692,0.00307692,0.0723077");
+    }
+
+    fn results(epoch: u32) -> EpochResults {
+        let (train, lr) = (Losses { box_iou: 1.5, cls: 2.0, dfl: 1.0 }, LearningRates::default());
+        EpochResults { epoch, time_s: f64::from(epoch), train, val: None, lr }
+    }
+
+    fn epochs_in(path: &Path) -> Vec<u32> {
+        read_rows(path).unwrap().into_iter().map(|(epoch, _)| epoch).collect()
+    }
+
+    #[test]
+    fn a_resumed_file_has_the_rows_of_the_epochs_done_once_each() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.csv");
+        let mut csv = ResultsCsv::create(&path).unwrap();
+        [1, 2, 2, 3, 4].iter().for_each(|&epoch| csv.append(&results(epoch)).unwrap());
+        ResultsCsv::resume(&path, 3).unwrap().append(&results(4)).unwrap();
+        assert_eq!(epochs_in(&path), [1, 2, 3, 4]);
+        assert!(std::fs::read_to_string(&path).unwrap().starts_with(RESULTS_HEADER));
+        ResultsCsv::resume(&path, 0).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{RESULTS_HEADER}\n"));
+    }
+
+    #[test]
+    fn a_torn_row_goes_and_a_missing_file_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.csv");
+        ResultsCsv::resume(&path, 2).unwrap().append(&results(1)).unwrap();
+        let whole = std::fs::read_to_string(&path).unwrap();
+        for torn in ["2,47.3,1.5", "2,2,1.5,2,1,,,,,,,,0,0,0"] {
+            std::fs::write(&path, format!("{whole}{torn}")).unwrap();
+            ResultsCsv::resume(&path, 2).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), whole, "`{torn}` has no line break");
+        }
+    }
+
+    #[test]
+    fn rows_are_read_by_column_without_empty_cells() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.csv");
+        assert_eq!(read_rows(&path).unwrap(), []);
+        ResultsCsv::create(&path).unwrap().append(&results(7)).unwrap();
+        let rows = read_rows(&path).unwrap();
+        assert_eq!(rows[0].0, 7);
+        assert_eq!(rows[0].1["train/cls_loss"], 2.0);
+        assert!(!rows[0].1.contains_key("metrics/mAP50-95(B)"), "not validated");
     }
 
     #[cfg(target_os = "linux")]
