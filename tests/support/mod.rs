@@ -45,6 +45,8 @@ pub const OPEN_GRADIENTS: [&str; 1] = ["nbs=8"];
 /// A folder with [`squares`] in it, where runs are made: four batches an epoch.
 pub struct Bench {
     pub dir: TempDir,
+    /// Threads that a training computes with; 0 for all cores.
+    n_threads: usize,
 }
 
 /// A process in the foreground, with what it prints to stderr in a file.
@@ -61,8 +63,13 @@ pub struct Ended {
 }
 
 impl Bench {
+    /// For many small trainings at once: on few cores more threads make each slower, and no number depends on them.
     pub fn new() -> Self {
-        Self { dir: squares() }
+        Self { dir: squares(), n_threads: 1 }
+    }
+
+    pub fn with_all_cores() -> Self {
+        Self { dir: squares(), n_threads: 0 }
     }
 
     pub fn path(&self) -> &Path {
@@ -121,8 +128,8 @@ impl Bench {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fermata"));
-        // Two trainings side by side on few cores are slower with more threads each, and their numbers do not depend on it.
-        command.args(args).current_dir(self.path()).env("RAYON_NUM_THREADS", "1").stdin(Stdio::null());
+        let n_threads = self.n_threads.to_string();
+        command.args(args).current_dir(self.path()).env("RAYON_NUM_THREADS", n_threads).stdin(Stdio::null());
         command
     }
 
