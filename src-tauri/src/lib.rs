@@ -20,6 +20,7 @@ pub mod augment;
 pub mod checkpoint;
 pub mod cli;
 pub mod dataset;
+mod durable;
 pub mod exit;
 mod fault;
 pub mod geometry;

@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 
 use super::id::CheckpointId;
 use super::manifest::{Grade, Manifest, PIN_FILE};
-use crate::trainer::run_folder::write_file_durably;
-use folders::{entry_names, folder_bytes, is_taken, sync_folder};
+use crate::durable::{sync_folder, write_file_durably};
+use folders::{entry_names, folder_bytes, is_taken};
 
 pub use error::{Damage, Fault, StoreError};
 pub use integrity::{Verdict, Verified};

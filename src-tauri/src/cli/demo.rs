@@ -6,9 +6,9 @@ use super::ending::{Ending, Refusal};
 use super::settings::SettingArgs;
 use super::{print, train};
 use crate::dataset::demo::{DemoError, write_demo};
+use crate::durable::is_disk_full;
 use crate::exit::Reason;
 use crate::trainer::config::TrainConfig;
-use crate::trainer::run_folder::is_disk_full;
 
 /// What the demo trains with: small images and few epochs, so that it ends soon on a CPU as well, and a step a batch, so that it
 /// learns something in them.

@@ -14,10 +14,11 @@ use super::ending::{Ending, Refusal};
 use super::print;
 use super::settings::SettingArgs;
 use super::train::warn_if_rounded;
+use crate::durable::write_file_durably;
 use crate::exit::Reason;
 use crate::predict::{LabelFont, NamedDetection, PredictError, Prediction, Predictor, draw_detections};
 use crate::trainer::config::PredictConfig;
-use crate::trainer::run_folder::{RunFolderError, new_folder, new_or_same_folder, write_file_durably};
+use crate::trainer::run_folder::{RunFolderError, new_folder, new_or_same_folder};
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]

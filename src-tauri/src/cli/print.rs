@@ -9,8 +9,8 @@ use std::io::{ErrorKind, Write};
 use serde::Serialize;
 
 use super::ending::Refusal;
+use crate::durable::is_disk_full;
 use crate::exit::Reason;
-use crate::trainer::run_folder::is_disk_full;
 
 /// A line of results.
 ///

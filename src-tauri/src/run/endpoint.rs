@@ -14,8 +14,9 @@ use interprocess::local_socket::{GenericFilePath, ListenerOptions, ToFsName};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::durable::write_file_durably;
 use crate::trainer::clock::unix_ms;
-use crate::trainer::run_folder::{RunPaths, write_file_durably};
+use crate::trainer::run_folder::RunPaths;
 
 /// Version of the format of `endpoint.json`.
 const ENDPOINT_VERSION: u32 = 1;

@@ -2,7 +2,6 @@
 //!
 //! Weights and checkpoints lie in the same folder, but are written elsewhere. Knows nothing of tensors or clocks.
 
-mod durable;
 mod event_log;
 mod history;
 mod lock;
@@ -17,9 +16,9 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::config::TrainConfig;
+use crate::durable::{is_disk_full, write_file_durably};
 use crate::exit::Reason;
 
-pub use durable::write_file_durably;
 pub use event_log::{EventHistory, EventLog, read_events};
 pub use history::{current_timeline, events_up_to};
 pub use lock::FileLock;
@@ -65,11 +64,6 @@ impl RunFolderError {
             Self::Io { .. } | Self::FutureVersion { .. } | Self::Unreadable { .. } => Reason::Io,
         }
     }
-}
-
-/// The disk, or the user's share of it, has no space left.
-pub fn is_disk_full(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 /// The folder of one run, held by its supervisor.

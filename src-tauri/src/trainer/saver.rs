@@ -11,9 +11,10 @@ use std::time::Instant;
 use super::TrainError;
 use super::event::Position;
 use super::host::DiskTrouble;
-use super::run_folder::{RunFolderError, RunPaths, write_file_durably};
+use super::run_folder::{RunFolderError, RunPaths};
 use super::snapshot::{Snapshot, SnapshotError};
 use crate::checkpoint::{About, CheckpointId, CheckpointStore, Draft, RetentionPolicy, StoreError, apply_retention};
+use crate::durable::{is_disk_full, write_file_durably};
 
 /// A snapshot to be written.
 #[derive(Debug)]
@@ -172,7 +173,7 @@ fn save(store: &CheckpointStore, paths: &RunPaths, job: &Job) -> Result<(PathBuf
         for name in &purpose.weights_files {
             let path = paths.weights().join(name);
             write_file_durably(&path, &bytes).map_err(|error| DiskTrouble {
-                bytes_needed: super::run_folder::is_disk_full(&error).then_some(bytes.len() as u64),
+                bytes_needed: is_disk_full(&error).then_some(bytes.len() as u64),
                 message: RunFolderError::io(&path, error).to_string(),
             })?;
         }

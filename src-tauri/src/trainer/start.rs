@@ -32,7 +32,7 @@ pub enum Origin {
     Beginning {
         transfer: Option<Transfer>,
     },
-    Checkpoint(Restored),
+    Checkpoint(Box<Restored>),
 }
 
 /// What was found in a checkpoint beside the training's own state.
@@ -110,7 +110,7 @@ impl Start {
             return Err(TrainError::InsideEpoch { key: change.key, epoch: saved.position.epoch });
         }
         let state = files.restore(config, optimizer(config, data), &device.device, folder).map_err(unusable)?;
-        Ok(Self::on(device, state, Origin::Checkpoint(Restored { checkpoint, saved, changes })))
+        Ok(Self::on(device, state, Origin::Checkpoint(Box::new(Restored { checkpoint, saved, changes }))))
     }
 
     fn on(device: &OpenDevice, state: TrainState, origin: Origin) -> Self {

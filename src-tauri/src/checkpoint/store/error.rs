@@ -7,8 +7,8 @@ use thiserror::Error;
 
 use crate::checkpoint::id::CheckpointId;
 use crate::checkpoint::manifest::{MANIFEST_FILE, MANIFEST_VERSION, ManifestError};
+use crate::durable::is_disk_full;
 use crate::exit::Reason;
-use crate::trainer::run_folder::is_disk_full;
 
 /// A checkpoint could not be saved, read, found or moved.
 #[derive(Debug, Error)]

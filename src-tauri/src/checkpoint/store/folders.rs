@@ -1,10 +1,11 @@
-//! Folders and their entries: listed, measured, moved, and made to survive a power cut.
+//! Folders and their entries: listed, measured and moved.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::StoreError;
+use crate::durable::{sync_folder, sync_parent};
 
 /// Names in a folder that can be text, in no order; none if there is no such folder.
 pub fn entry_names(folder: &Path) -> Result<Vec<String>, StoreError> {
@@ -65,29 +66,6 @@ fn free_path(folder: &Path, from: &Path) -> PathBuf {
 /// Something has this name, be it a link to nothing.
 pub fn is_taken(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
-}
-
-/// Writes a new file and waits until it is on the disk.
-pub fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create_new(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
-}
-
-/// Makes new, moved and removed entries of a folder durable. Windows has no such call and does not need it.
-#[cfg(unix)]
-pub fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
-#[cfg(not(unix))]
-pub fn sync_folder(_: &Path) -> io::Result<()> {
-    Ok(())
-}
-
-pub fn sync_parent(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    sync_folder(folder.unwrap_or(Path::new(".")))
 }
 
 #[cfg(test)]

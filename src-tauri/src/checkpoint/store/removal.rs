@@ -4,11 +4,12 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use super::folders::{entry_names, folder_bytes, is_taken, sync_folder, sync_parent};
+use super::folders::{entry_names, folder_bytes, is_taken};
 use super::integrity::verify_files;
 use super::{CheckpointStore, StoreError};
 use crate::checkpoint::id::CheckpointId;
 use crate::checkpoint::manifest::{MANIFEST_FILE, Manifest};
+use crate::durable::{sync_folder, sync_parent};
 
 /// `.ID.PID.tmp`: the folder of a checkpoint that is being written or removed.
 pub fn temporary_name(id: CheckpointId) -> String {

@@ -4,12 +4,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::folders::{is_taken, make_folder, move_into, sync_folder, sync_parent, write_synced};
+use super::folders::{is_taken, make_folder, move_into};
 use super::removal::temporary_name;
 use super::{CheckpointStore, StoreError};
 use crate::checkpoint::id::CheckpointId;
 use crate::checkpoint::manifest::{About, MANIFEST_FILE, Manifest, bad_file_name};
-use crate::trainer::run_folder::is_disk_full;
+use crate::durable::{is_disk_full, sync_folder, sync_parent, write_synced};
 
 /// A checkpoint to be saved.
 #[derive(Debug, Clone, PartialEq)]

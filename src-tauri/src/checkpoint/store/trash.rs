@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::folders::{entry_names, folder_bytes, is_taken, make_folder, move_into, sync_folder, sync_parent};
+use super::folders::{entry_names, folder_bytes, is_taken, make_folder, move_into};
 use super::removal::remove_folder;
 use super::{CheckpointStore, StoreError};
 use crate::checkpoint::id::CheckpointId;
 use crate::checkpoint::manifest::Manifest;
+use crate::durable::{sync_folder, sync_parent};
 
 /// A checkpoint in the trash.
 #[derive(Debug, Clone, PartialEq, Eq)]

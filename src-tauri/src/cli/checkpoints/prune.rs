@@ -3,9 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 
-use crate::checkpoint::RetentionPolicy;
-use crate::checkpoint::{CheckpointStore, StoreError};
-use crate::checkpoint::{PruneError, PrunePlan, PruneRequest};
+use crate::checkpoint::{CheckpointStore, PruneError, PrunePlan, PruneRequest, RetentionPolicy, StoreError};
 use crate::cli::ending::Refusal;
 use crate::cli::figures::size_text;
 use crate::cli::print;

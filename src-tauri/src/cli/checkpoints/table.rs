@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::checkpoint::Checkpoint;
-use crate::checkpoint::CheckpointId;
-use crate::checkpoint::Grade;
+use crate::checkpoint::{Checkpoint, CheckpointId, Grade};
 use crate::cli::figures::{columns, size_text};
 
 /// What `fermata checkpoints list --json` tells of each.

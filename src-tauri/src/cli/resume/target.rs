@@ -1,8 +1,7 @@
 //! From which checkpoint a run goes on, and where.
 
 use super::words::ResumeWords;
-use crate::checkpoint::Grade;
-use crate::checkpoint::{Checkpoint, CheckpointStore};
+use crate::checkpoint::{Checkpoint, CheckpointStore, Grade};
 use crate::cli::ending::Refusal;
 use crate::exit::Reason;
 use crate::trainer::config::TrainConfig;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use crate::checkpoint::CheckpointId;
-use crate::checkpoint::{About, EMA_FILE, OPTIMIZER_FILE, STATE_FILE, WEIGHTS_FILE};
-use crate::checkpoint::{Checkpoint, CheckpointStore, Draft};
+use crate::checkpoint::{
+    About, Checkpoint, CheckpointId, CheckpointStore, Draft, EMA_FILE, OPTIMIZER_FILE, STATE_FILE, WEIGHTS_FILE,
+};
 use crate::trainer::config::TrainConfig;
 use crate::trainer::event::{EpochResults, LearningRates, Losses, Position, TrainEvent};
 use crate::trainer::run_folder::{

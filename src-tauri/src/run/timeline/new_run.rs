@@ -5,9 +5,9 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use crate::checkpoint::Checkpoint;
-use crate::checkpoint::MANIFEST_FILE;
-use crate::trainer::run_folder::{RunFolderError, RunPaths, RunRecord, write_file_durably};
+use crate::checkpoint::{Checkpoint, MANIFEST_FILE};
+use crate::durable::{parent_of, sync_folder, write_file_durably};
+use crate::trainer::run_folder::{RunFolderError, RunPaths, RunRecord};
 
 /// A folder of a run, still under a temporary name. What is not finished goes away with it.
 #[derive(Debug)]
@@ -102,11 +102,6 @@ impl Drop for NewRun {
     }
 }
 
-/// The folder that something lies in.
-pub fn parent_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 fn remove_leftovers(project: &Path, name: &str) -> io::Result<()> {
     let begins = format!(".{name}.");
     for entry in fs::read_dir(project)? {
@@ -137,17 +132,6 @@ fn link_files<Name: AsRef<OsStr>>(
             .map_err(|error| RunFolderError::io(&source, error))?;
     }
     sync_folder(to).map_err(fault)
-}
-
-/// Makes new and moved entries of a folder durable. Windows has no such call and does not need it.
-#[cfg(unix)]
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
-#[cfg(not(unix))]
-fn sync_folder(_: &Path) -> io::Result<()> {
-    Ok(())
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@ use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 use super::TimelineError;
-use super::new_run::{NewRun, parent_of};
+use super::new_run::NewRun;
 use crate::checkpoint::{Checkpoint, CheckpointId, CheckpointStore, EMA_FILE, StoreError, Trashed};
+use crate::durable::{parent_of, write_file_durably};
 use crate::exit::Reason;
 use crate::trainer::clock::unix_ms;
 use crate::trainer::run_folder::{
     Parent, ResultsCsv, Rewind, RunFolder, RunFolderError, RunPaths, RunRecord, RunStatus, new_run_id,
-    write_file_durably,
 };
 
 /// What a rewind has done so far, in this order.

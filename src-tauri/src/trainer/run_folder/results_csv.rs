@@ -5,7 +5,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use super::{RunFolderError, write_file_durably};
+use super::RunFolderError;
+use crate::durable::write_file_durably;
 use crate::trainer::event::EpochResults;
 
 /// The first line of every `results.csv`.

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{RunFolderError, write_file_durably};
+use super::RunFolderError;
+use crate::durable::write_file_durably;
 use crate::trainer::clock::unix_ms;
 use crate::trainer::record::versions;
 

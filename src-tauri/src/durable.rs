@@ -1,4 +1,4 @@
-//! Replacing a file so that a power cut leaves either the old or the new one.
+//! Files and folders that outlive a power cut.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 /// and the temporary file is gone.
 pub fn write_file_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = temporary_beside(path)?;
-    let written = write_synced(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
+    let written = write_over(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
     if let Err(error) = written {
         // The first fault is the one to tell; what cannot be removed now is overwritten by the next attempt.
         let _ = fs::remove_file(&temporary);
         return Err(error);
     }
-    sync_folder(path)
+    sync_parent(path)
 }
 
 /// `.NAME.PID.tmp` in the same folder: a rename never crosses file systems, and processes do not meet.
@@ -30,22 +30,52 @@ fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
     Ok(path.with_file_name(temporary_name))
 }
 
-fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_over(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }
 
-/// Makes the rename itself durable. Windows has no such call for folders and does not need it.
+/// Writes a new file and waits until it is on the disk.
+///
+/// # Errors
+/// When something has this name, or the disk does not take it.
+pub fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Makes new, moved and removed entries of a folder durable. Windows has no such call and does not need it.
+///
+/// # Errors
+/// When the folder cannot be opened, or the disk fails.
 #[cfg(unix)]
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
 #[cfg(not(unix))]
-fn sync_folder(_: &Path) -> io::Result<()> {
+pub fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
+}
+
+/// As [`sync_folder`], for the folder that something lies in.
+///
+/// # Errors
+/// As [`sync_folder`].
+pub fn sync_parent(path: &Path) -> io::Result<()> {
+    sync_folder(parent_of(path))
+}
+
+/// The folder that something lies in.
+pub fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The disk, or the user's share of it, has no space left.
+pub fn is_disk_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 #[cfg(test)]
