@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -302,6 +303,104 @@ fn r7_with_gradients_open_across_epochs() {
     bench.start(&["resume", "b"]).ended().assert(0, "exit: 0 finished checkpoint=runs/b/checkpoints/e0003-b000012");
     assert_eq!(bench.last_hash("b"), straight);
     assert_eq!(steps(&bench, "b"), steps(&bench, "straight"));
+}
+
+/// How often each epoch was validated and got its row, in the events that count, and how many checkpoints of it there are.
+fn actions(bench: &Bench, run: &str) -> BTreeMap<u64, [usize; 3]> {
+    let mut counts: BTreeMap<u64, [usize; 3]> = BTreeMap::new();
+    for event in bench.timeline(run) {
+        match event {
+            TrainEvent::Validated { epoch, .. } => counts.entry(epoch.into()).or_default()[0] += 1,
+            TrainEvent::EpochFinished(results) => counts.entry(results.epoch.into()).or_default()[1] += 1,
+            _ => {}
+        }
+    }
+    for checkpoint in bench.checkpoints(run) {
+        counts.entry(checkpoint["epoch"].as_u64().unwrap()).or_default()[2] += 1;
+    }
+    counts
+}
+
+fn r8(settings: &[&str]) {
+    let bench = Bench::new();
+    let settings = [settings, &["keep_last=20"]].concat();
+    let straight = bench.trained("straight", &settings);
+    let running = bench.start_with_fault(&Bench::words("name=killed", &settings), SLOW_BATCHES);
+    bench.wait_for_batch("killed", (4, 1));
+    running.kill_all();
+    let running = bench.start_with_fault(&["resume", "killed"], "validation_batch=sleep:600");
+    bench.wait_for_batch("killed", (4, 4));
+    std::thread::sleep(Duration::from_millis(100));
+    running.kill_all();
+    assert_eq!(bench.start_with_fault(&["resume", "killed"], "row_written:5=abort").ended().code, Some(70));
+    let resumed = bench.start(&["resume", "killed"]).ended();
+    resumed.assert(0, "exit: 0 finished checkpoint=runs/killed/checkpoints/e0006-b000024");
+    assert_eq!(actions(&bench, "killed"), (1..=6).map(|epoch| (epoch, [1; 3])).collect(), "each due action once");
+    assert_eq!(bench.last_hash("killed"), straight);
+}
+
+#[test]
+fn r8_each_due_action_once_after_kills_around_validation() {
+    r8(&STEP_EACH_BATCH);
+}
+
+#[test]
+fn r8_each_due_action_once_with_open_gradients() {
+    r8(&OPEN_GRADIENTS);
+}
+
+#[test]
+fn r10_mosaic_closes_in_the_same_epoch_after_kills_on_either_side() {
+    let bench = Bench::new();
+    let settings = ["nbs=8", "close_mosaic=3", "log_samples=True"];
+    let straight = bench.trained("straight", &settings);
+    let mut running = bench.start_with_fault(&Bench::words("name=killed", &settings), SLOW_BATCHES);
+    for epoch in 2..=4 {
+        bench.wait_for_checkpoint("killed", epoch);
+        running.kill_all();
+        running = bench.start_with_fault(&["resume", "killed"], SLOW_BATCHES);
+    }
+    running.ended().assert(0, "exit: 0 finished checkpoint=runs/killed/checkpoints/e0006-b000024");
+    assert_eq!(samples(&bench, "killed"), samples(&bench, "straight"));
+    assert_eq!(bench.last_hash("killed"), straight);
+}
+
+#[test]
+fn a_hold_becomes_a_free_pause_and_the_end_is_the_same() {
+    let bench = Bench::new();
+    let straight = bench.trained("straight", &OPEN_GRADIENTS);
+    let running = bench.start_with_fault(&Bench::words("name=h", &OPEN_GRADIENTS), SLOW_BATCHES);
+    bench.wait_for_batch("h", (2, 3));
+    assert_eq!(bench.fermata(&["pause", "h", "--hold"]).status.code(), Some(0));
+    let worker = bench.status("h")["worker_pid"].as_u64().unwrap() as u32;
+    assert_eq!(bench.fermata(&["pause", "h", "--free"]).status.code(), Some(0));
+    assert!(!is_alive(worker));
+    assert_eq!(bench.fermata(&["resume", "h"]).status.code(), Some(0));
+    running.ended().assert(0, "exit: 0 finished checkpoint=runs/h/checkpoints/e0006-b000024");
+    assert_eq!(bench.last_hash("h"), straight);
+    assert_eq!(bench.status("h")["accounting"]["n_pauses"], 1, "one pause that became deeper");
+}
+
+#[test]
+fn r19_a_run_that_was_moved_goes_on_with_its_moved_data() {
+    let bench = Bench::new();
+    let straight = bench.trained("straight", &OPEN_GRADIENTS);
+    let running = bench.start_with_fault(&Bench::words("name=m", &OPEN_GRADIENTS), SLOW_BATCHES);
+    bench.wait_for_batch("m", (3, 2));
+    running.signal("TERM");
+    assert_eq!(running.ended().code, Some(75));
+    let moved = bench.path().join("my 数据");
+    fs::create_dir_all(moved.join("set")).unwrap();
+    fs::rename(bench.run_folder("m"), moved.join("run m")).unwrap();
+    for name in ["images", "labels", "data.yaml"] {
+        fs::rename(bench.path().join(name), moved.join("set").join(name)).unwrap();
+    }
+    let missing = bench.start(&["resume", "my 数据/run m"]).ended();
+    assert_eq!(missing.code, Some(66), "the data is not where it was: {}", missing.stderr);
+    let resumed = bench.start(&["resume", "my 数据/run m", "data=my 数据/set/data.yaml"]).ended();
+    assert_eq!(resumed.code, Some(0), "{}", resumed.stderr);
+    let list = bench.json(&["checkpoints", "list", "my 数据/run m", "--json"]);
+    assert_eq!(list["checkpoints"].as_array().unwrap().last().unwrap()["state_hash"], straight.as_str());
 }
 
 /// Sends signals when the run has come to a point, and gives how many checkpoints there are once it is paused.

@@ -113,6 +113,10 @@ fn trained_weights_can_be_measured_used_and_trained_on() {
         ["predict", best, "source=images/val", "project=images", "name=val", "exist_ok=True", "device=cpu"];
     assert_ended(&run(&among_the_sources), 78, "exit: 78 contradiction checkpoint=-");
 
+    let checkpoint = "model=runs/exp/checkpoints/e0002-b000008";
+    let output = run(&["val", checkpoint, "data=data.yaml", "imgsz=64", "device=cpu", "json=True"]);
+    assert_ended(&output, 0, "exit: 0 finished checkpoint=-");
+
     let output = train(dir.path(), &[best, "epochs=1", "name=more"]);
     assert_ended(&output, 0, "exit: 0 finished checkpoint=runs/more/checkpoints/e0001-b000004");
     assert!(String::from_utf8_lossy(&output.stderr).contains("transferred 297 of 297 tensors"), "all fit");
