@@ -2,6 +2,8 @@
 //!
 //! The names R1, R2 .. are those of the situations that people who train detectors report.
 
+#![cfg(target_os = "linux")]
+
 mod support;
 
 use std::collections::BTreeMap;
@@ -305,6 +307,117 @@ fn r7_with_gradients_open_across_epochs() {
     assert_eq!(steps(&bench, "b"), steps(&bench, "straight"));
 }
 
+/// A run on a small disk that is paused, since somebody else has filled it; the file that fills it.
+fn on_a_filled_disk(bench: &Bench, settings: &[&str]) -> Option<(SmallDisk, support::Foreground, PathBuf)> {
+    let disk = SmallDisk::at(bench.path().join("small"), "200m")?;
+    let words = [settings, &["project=small"]].concat();
+    let running = bench.start_with_fault(&Bench::words("name=full", &words), SLOW_BATCHES);
+    wait_until("the first checkpoint", || bench.path().join("small/full/checkpoints/e0001-b000004").is_dir());
+    let filler = bench.path().join("small/filler");
+    let mut file = fs::File::create(&filler).unwrap();
+    // Until the disk takes no more.
+    while std::io::Write::write(&mut file, &[1; 65536]).is_ok_and(|n| n > 0) {}
+    wait_until("a pause for want of space", || full_status(bench)["by"] == "disk");
+    Some((disk, running, filler))
+}
+
+fn full_status(bench: &Bench) -> serde_json::Value {
+    bench.json(&["status", "full", "--project", "small", "--json"])
+}
+
+#[test]
+fn r4_a_disk_that_somebody_else_has_filled_loses_no_line_and_no_batch() {
+    let bench = Bench::new();
+    bench.trained("straight", &OPEN_GRADIENTS);
+    let Some((_disk, running, filler)) = on_a_filled_disk(&bench, &OPEN_GRADIENTS) else {
+        return println!("skipped: this user may not mount a small file system");
+    };
+    fs::remove_file(filler).unwrap();
+    let resumed = bench.fermata(&["resume", "full", "--project", "small"]);
+    assert_eq!(resumed.status.code(), Some(0), "{}", String::from_utf8_lossy(&resumed.stderr));
+    let ended = running.ended();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    // Beside the other run, so that both can be read in the same way.
+    let copied =
+        Command::new("cp").arg("-r").arg(bench.path().join("small/full")).arg(bench.run_folder("full")).status();
+    assert!(copied.unwrap().success());
+    assert_eq!(steps(&bench, "full"), steps(&bench, "straight"));
+    assert_eq!(bench.rows("full"), bench.rows("straight"));
+    assert_eq!(bench.last_hash("full"), bench.last_hash("straight"));
+}
+
+#[test]
+fn r4_a_full_disk_has_ways_out() {
+    for way in ["TERM", "INT", "stop"] {
+        let bench = Bench::new();
+        let Some((_disk, running, filler)) = on_a_filled_disk(&bench, &["nbs=8", "grace=2"]) else {
+            return println!("skipped: this user may not mount a small file system");
+        };
+        let checkpoint = "checkpoint=small/full/checkpoints/e0001-b000004";
+        if way == "stop" {
+            let refused = bench.fermata(&["stop", "full", "--project", "small"]);
+            assert_eq!(refused.status.code(), Some(78), "{}", String::from_utf8_lossy(&refused.stderr));
+            let now = bench.fermata(&["stop", "full", "--project", "small", "--now"]);
+            assert_eq!(now.status.code(), Some(0), "{}", String::from_utf8_lossy(&now.stderr));
+            assert_eq!(running.ended().code, Some(130));
+        } else {
+            running.signal(way);
+            if way == "INT" {
+                std::thread::sleep(Duration::from_millis(300));
+                running.signal(way);
+            }
+            let ended = running.ended();
+            assert_eq!(ended.code, Some(if way == "TERM" { 75 } else { 130 }), "{way}: {}", ended.stderr);
+            assert!(ended.stderr.ends_with(&format!("{}\n", &checkpoint["checkpoint=".len()..])), "{}", ended.stderr);
+        }
+        fs::remove_file(filler).unwrap();
+        let resumed = bench.start(&["resume", "full", "--project", "small"]).ended();
+        assert_eq!(resumed.code, Some(0), "{way}: {}", resumed.stderr);
+    }
+}
+
+#[test]
+fn a_run_killed_after_its_last_checkpoint_is_finished_by_a_resume() {
+    let bench = Bench::new();
+    let straight = bench.trained("straight", &OPEN_GRADIENTS);
+    let killed = bench.start_with_fault(&Bench::words("name=k", &OPEN_GRADIENTS), "checkpoint_saved:6=abort").ended();
+    assert_eq!(killed.code, Some(70), "{}", killed.stderr);
+    let last = || fs::read(bench.run_folder("k").join("weights/last.safetensors")).unwrap();
+    let before = last();
+    bench.start(&["resume", "k"]).ended().assert(0, "exit: 0 finished checkpoint=runs/k/checkpoints/e0006-b000024");
+    assert_eq!(bench.last_hash("k"), straight);
+    assert_ne!(last(), before, "the weights that the kill left out are written");
+    let weights = |run: &str, name: &str| fs::read(bench.run_folder(run).join("weights").join(name)).unwrap();
+    for name in ["last.safetensors", "best.safetensors"] {
+        assert_eq!(weights("k", name), weights("straight", name));
+    }
+    assert_eq!(bench.state("k"), "finished");
+}
+
+#[test]
+fn a_run_whose_checkpoints_are_gone_keeps_its_results() {
+    let bench = Bench::new();
+    bench.trained("a", &["nbs=8", "epochs=2"]);
+    fs::remove_dir_all(bench.run_folder("a").join("checkpoints")).unwrap();
+    let refused = bench.start(&["resume", "a", "epochs=4"]).ended();
+    assert_eq!(refused.code, Some(78), "{}", refused.stderr);
+    assert_eq!(bench.rows("a").len(), 2);
+    assert!(bench.run_folder("a").join("weights/best.safetensors").is_file());
+}
+
+#[test]
+fn a_setting_that_is_refused_does_not_stick() {
+    let bench = Bench::new();
+    let running = bench.start_with_fault(&Bench::words("name=a", &["nbs=8"]), SLOW_BATCHES);
+    bench.wait_for_batch("a", (1, 2));
+    running.signal("TERM");
+    assert_eq!(running.ended().code, Some(75));
+    for (edit, code) in [("seed=7", 78), ("batch=4", 78), ("device=cuda:7", 69), ("data=/nowhere", 66), ("lr0=-1", 2)] {
+        assert_eq!(bench.start(&["resume", "a", edit]).ended().code, Some(code), "{edit}");
+    }
+    bench.start(&["resume", "a"]).ended().assert(0, "exit: 0 finished checkpoint=runs/a/checkpoints/e0006-b000024");
+}
+
 /// How often each epoch was validated and got its row, in the events that count, and how many checkpoints of it there are.
 fn actions(bench: &Bench, run: &str) -> BTreeMap<u64, [usize; 3]> {
     let mut counts: BTreeMap<u64, [usize; 3]> = BTreeMap::new();
@@ -407,6 +520,8 @@ fn r19_a_run_that_was_moved_goes_on_with_its_moved_data() {
 fn paused_by_signal(bench: &Bench, fault: &str, until: impl Fn(&Bench)) {
     let settings = ["nbs=8", "save=False"];
     let running = bench.start_with_fault(&Bench::words("name=s", &settings), fault);
+    // The system needs a moment to load a program; until that is done it has no handler to call.
+    wait_until("the program", || catches_usr1(running.pid()));
     until(bench);
     running.signal("USR1");
     running.signal("USR1");
@@ -449,7 +564,7 @@ fn r21_a_signal_during_the_scan_of_the_dataset() {
 
 #[test]
 fn r21_a_signal_in_the_first_100_ms() {
-    for delay_ms in [30, 60, 90] {
+    for delay_ms in [0, 30, 60] {
         let bench = Bench::new();
         paused_by_signal(&bench, "batch_trained=sleep:60", |_| std::thread::sleep(Duration::from_millis(delay_ms)));
     }
@@ -537,6 +652,12 @@ fn r21_a_hang_up_is_survived() {
     running.signal("HUP");
     wait_until("a new log", || bench.run_folder("s").join("logs/worker.log").exists());
     running.ended().assert(0, "exit: 0 finished checkpoint=runs/s/checkpoints/e0002-b000008");
+}
+
+fn catches_usr1(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).map(str::trim);
+    mask.and_then(|mask| u64::from_str_radix(mask, 16).ok()).is_some_and(|mask| mask & (1 << 9) != 0)
 }
 
 fn session_of(pid: u32) -> String {

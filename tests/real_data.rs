@@ -1,6 +1,8 @@
 //! A real dataset, paused, killed and resumed. Prints what each of these took: `cargo test --test real_data -- --nocapture`, with
 //! `FERMATA_IMGSZ=320` for the size that docs/performance.md tells of.
 
+#![cfg(target_os = "linux")]
+
 mod support;
 
 use std::path::{Path, PathBuf};

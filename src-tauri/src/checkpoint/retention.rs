@@ -106,6 +106,10 @@ pub fn apply_retention(store: &CheckpointStore, policy: &RetentionPolicy) -> Res
     }
     let mut removed = Removed::default();
     for id in going {
+        // Verifying takes a while, in which the user may have pinned one.
+        if store.open(id).is_ok_and(|checkpoint| checkpoint.is_pinned) {
+            continue;
+        }
         removed.bytes += store.remove(id)?;
         removed.ids.push(id);
     }

@@ -65,7 +65,7 @@ pub fn run(command: &CheckpointsCommand) -> Result<Ending, Refusal> {
             store.unpin(id).map(|()| id.to_string())
         })?,
         CheckpointsCommand::Restore(args) => {
-            change(args, "restored", |store, text| store.restore(text).map(|id| id.to_string()))?;
+            change(args, "restored and pinned", |store, text| store.restore(text).map(|id| id.to_string()))?;
         }
     }
     Ok(Ending::of(Reason::Finished))

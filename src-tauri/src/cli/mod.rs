@@ -18,6 +18,7 @@ mod progress;
 mod resume;
 mod run_words;
 mod runs;
+mod screen;
 mod settings;
 mod status;
 mod stop;

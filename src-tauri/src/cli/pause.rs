@@ -10,7 +10,7 @@ use super::figures::size_text;
 use super::print;
 use super::run_words::RunWords;
 use super::status::state_words;
-use super::supervisor::connect;
+use super::supervisor::{connect, not_reached};
 use crate::checkpoint::CheckpointStore;
 use crate::exit::Reason;
 use crate::run::find::{RunState, state_by};
@@ -58,12 +58,10 @@ pub fn run(args: &PauseArgs) -> Result<Ending, Refusal> {
     } else {
         print::out(&text(&report))?;
     }
-    let checkpoint = report.state.checkpoint.clone();
     if is_paused {
-        return Ok(Ending { reason: Reason::Finished, checkpoint });
+        return Ok(Ending { reason: Reason::Finished, checkpoint: report.state.checkpoint });
     }
-    let message = format!("run `{}` is {}, not paused", report.state.name, state_words(&report.state));
-    Err(Refusal { ending: Ending { reason: Reason::Contradiction, checkpoint }, message })
+    Err(not_reached(&report.state, "paused"))
 }
 
 fn checkpoint_bytes(paths: &RunPaths, state: &RunState) -> Option<u64> {

@@ -15,7 +15,7 @@ use clap::Args;
 
 use super::ending::{Ending, Refusal};
 use super::status::{show, state_words};
-use super::supervisor::connect;
+use super::supervisor::{connect, not_reached};
 use super::train::Terminal;
 use super::{print, train};
 use crate::checkpoint::{Checkpoint, CheckpointStore};
@@ -26,12 +26,12 @@ use crate::run::machine::StateWord;
 use crate::run::supervise::Sitting;
 use crate::run::timeline::{TimelineError, branch, complete_rewind, rewind_in_place};
 use crate::trainer::config::TrainConfig;
-use crate::trainer::run_folder::{FileLock, RunFolder, RunPaths, RunRecord, read_args};
+use crate::trainer::run_folder::{FileLock, RunFolder, RunPaths, RunRecord, read_args, read_rows};
 use target::{Place, Target};
 use words::ResumeWords;
 
-/// How long a supervisor that was told to stop, or a worker without one, may still save.
-const SAVING_LIMIT: Duration = Duration::from_secs(30);
+/// Beyond the grace time, how long a supervisor that was told to stop, or a worker without one, may hold the run.
+const SAVING_MARGIN: Duration = Duration::from_secs(5);
 
 /// What follows `resume` in the help.
 pub const RESUME_HELP: &str = "\
@@ -86,8 +86,10 @@ fn tell_supervisor(paths: &RunPaths, is_json: bool) -> Result<Option<Ending>, Re
     };
     let state = state_by(paths, client.resume()?);
     show(&state, is_json)?;
-    let reason = state.reason.as_deref().and_then(Reason::from_word).unwrap_or(Reason::Finished);
-    Ok(Some(Ending { reason, checkpoint: state.checkpoint }))
+    if state.state == StateWord::Running.as_str() {
+        return Ok(Some(Ending { reason: Reason::Finished, checkpoint: state.checkpoint }));
+    }
+    Err(not_reached(&state, "running"))
 }
 
 /// Decides where and with what to go on, and makes the run's folder ready for it.
@@ -119,16 +121,24 @@ fn have_it_stop(paths: &RunPaths) -> Result<(), Refusal> {
         return Err(Refusal::new(Reason::Locked, message));
     }
     client.stop()?;
-    drop(FileLock::take_within(&paths.supervisor_lock(), SAVING_LIMIT)?);
+    drop(FileLock::take_within(&paths.supervisor_lock(), saving_limit(paths))?);
     Ok(())
+}
+
+/// How long the run may still be held by somebody who ends.
+fn saving_limit(paths: &RunPaths) -> Duration {
+    let grace_s = read_args(paths).unwrap_or_default().grace;
+    Duration::try_from_secs_f64(grace_s).unwrap_or_default() + SAVING_MARGIN
 }
 
 /// Holds the run and goes on in it, or with a branch of it.
 fn take_over(words: &ResumeWords, paths: &RunPaths) -> Result<Sitting, Refusal> {
     let folder = RunFolder::open(paths.root())?;
     // A worker whose supervisor was killed may still be saving.
-    drop(FileLock::take_within(&paths.run_lock(), SAVING_LIMIT)?);
+    drop(FileLock::take_within(&paths.run_lock(), saving_limit(paths))?);
     let mut record = RunRecord::read(&paths.run_json())?;
+    // First of all, since a checkpoint whose removal was broken off would come back after the rewind that took it out.
+    CheckpointStore::of(paths.root()).sweep()?;
     complete_rewind(&folder, &mut record)?;
     let Some(newest) = newest_good(paths)? else { return begin_anew(words, folder, record) };
     let target = Target::find(words, paths, newest)?;
@@ -139,7 +149,6 @@ fn take_over(words: &ResumeWords, paths: &RunPaths) -> Result<Sitting, Refusal> 
     if let Some(sibling) = rewind_in_place_if_earlier(&folder, &mut record, &target)? {
         print::err(&format!("what came after {} is kept as {}", target.checkpoint.id(), sibling.display()));
     }
-    folder.write_args(&config)?;
     record.seed = config.seed;
     print::err(&format!("going on from {} of {}", target.checkpoint.id(), paths.root().display()));
     let from = paths.checkpoints().join(target.checkpoint.id().to_string());
@@ -156,9 +165,7 @@ fn rewind_in_place_if_earlier(
 
 /// The newest checkpoint that is whole. Says which ones were not.
 fn newest_good(paths: &RunPaths) -> Result<Option<Checkpoint>, Refusal> {
-    let store = CheckpointStore::of(paths.root());
-    store.sweep()?;
-    let recovery = store.newest_good()?;
+    let recovery = CheckpointStore::of(paths.root()).newest_good()?;
     for set_aside in &recovery.set_aside {
         let lost = set_aside
             .n_batches_lost
@@ -175,6 +182,14 @@ fn begin_anew(words: &ResumeWords, folder: RunFolder, record: RunRecord) -> Resu
     if let Some(text) = words.from.as_ref().or(words.branch.as_ref()) {
         let message = format!("run `{name}` has no checkpoint that is whole, so `{text}` has nothing to go on from");
         return Err(Refusal::new(Reason::PathMissing, message));
+    }
+    if folder.paths().last_weights().exists() || !read_rows(&folder.paths().results_csv())?.is_empty() {
+        let message = format!(
+            "run `{name}` has results but no checkpoint that training could go on from; its weights can begin a new run: \
+             fermata train model={}",
+            folder.paths().last_weights().display()
+        );
+        return Err(Refusal::new(Reason::Contradiction, message));
     }
     let old = read_args(folder.paths())?;
     let mut config = words.edits.apply(old.clone())?;

@@ -1,10 +1,10 @@
 //! Talking to the supervisor of a run, for the commands that need one.
 
-use super::ending::Refusal;
+use super::ending::{Ending, Refusal};
 use super::status::state_words;
 use crate::exit::Reason;
 use crate::run::client::{Client, ClientError};
-use crate::run::find::state_of;
+use crate::run::find::{RunState, state_of};
 use crate::trainer::run_folder::RunPaths;
 
 /// The supervisor of a run.
@@ -17,6 +17,14 @@ pub fn connect(paths: &RunPaths) -> Result<Client, Refusal> {
         Err(ClientError::NobodyThere) => Err(not_running(paths)?),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The run is in another state than was asked for: it has ended, or somebody else wants otherwise.
+pub fn not_reached(state: &RunState, wanted: &str) -> Refusal {
+    let message = state.message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
+    let reason = state.reason.as_deref().and_then(Reason::from_word).unwrap_or(Reason::Contradiction);
+    let message = format!("run `{}` is {}, not {wanted}{message}", state.name, state_words(state));
+    Refusal { ending: Ending { reason, checkpoint: state.checkpoint.clone() }, message }
 }
 
 fn not_running(paths: &RunPaths) -> Result<Refusal, Refusal> {

@@ -1,13 +1,14 @@
 //! `fermata train`: this process becomes the supervisor of a new run. Also how every other command becomes one.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use super::ending::{Ending, Refusal};
 use super::print;
-use super::progress::Progress;
+use super::screen::Screen;
 use super::settings::SettingArgs;
 use crate::exit::Reason;
-use crate::run::detach::{Away, DETACHED_CHILD, DetachError, Detached, let_go, start_detached};
+use crate::run::detach::{Away, DETACHED_CHILD, DetachError, Detached, let_go, reopen_log, start_detached};
 use crate::run::machine::StateWord;
 use crate::run::signals::Signals;
 use crate::run::supervise::{Outcome, Shown, Sitting, supervise};
@@ -70,18 +71,24 @@ pub fn run_sitting(sitting: Sitting, signals: Signals, terminal: Terminal) -> Re
     let mut program = OwnProgram::find()
         .map_err(|error| Refusal::new(Reason::Internal, format!("cannot find this program's own file: {error}")))?;
     let paths = sitting.folder.paths().clone();
-    let mut progress = Progress::new();
+    let screen = Screen::new();
     let mut is_held = terminal == Terminal::LetGo;
     let outcome = supervise(sitting, signals, &mut program, &mut |shown| match shown {
-        Shown::Event(event) => progress.show(event),
+        Shown::Event(event) => screen.show(event),
         Shown::State(report) => {
-            if is_held && report.state == StateWord::Running {
+            // A pause that was asked for during the start is reached without training before.
+            if is_held && matches!(report.state, StateWord::Running | StateWord::Paused) {
                 is_held = false;
-                let_go_of_terminal(&paths, report.state);
+                told(let_go(&log(&paths), &Away { run: paths.root().to_owned(), state: report.state }));
+            }
+        }
+        Shown::LogsMoved => {
+            if terminal == Terminal::LetGo && !is_held {
+                told(reopen_log(&log(&paths)));
             }
         }
     });
-    drop(progress);
+    screen.end();
     ended(outcome, &paths)
 }
 
@@ -100,9 +107,13 @@ pub fn run_detached(words: Vec<OsString>) -> Result<Ending, Refusal> {
     }
 }
 
-fn let_go_of_terminal(paths: &RunPaths, state: StateWord) {
-    let log = paths.logs().join("supervisor.log");
-    if let Err(error) = let_go(&log, &Away { run: paths.root().to_owned(), state }) {
+/// What a supervisor without a terminal prints.
+fn log(paths: &RunPaths) -> PathBuf {
+    paths.logs().join("supervisor.log")
+}
+
+fn told(result: Result<(), DetachError>) {
+    if let Err(error) = result {
         print::warning(&error.to_string());
     }
 }
@@ -119,7 +130,9 @@ fn ended(outcome: Outcome, paths: &RunPaths) -> Result<Ending, Refusal> {
             if let Some(message) = message {
                 print::warning(&message);
             }
-            print::err(&format!("`fermata resume {}` goes on", paths.root().display()));
+            if paths.run_json().exists() {
+                print::err(&format!("`fermata resume {}` goes on", paths.root().display()));
+            }
             Ok(ending)
         }
         (_, message) => Err(Refusal { ending, message: message.unwrap_or_else(|| "the run has failed".to_owned()) }),

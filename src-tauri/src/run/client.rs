@@ -132,7 +132,15 @@ impl Client {
     /// # Errors
     /// As [`Self::status`].
     pub fn stop(&mut self) -> Result<StateReport, ClientError> {
-        self.ask_and_wait(Request::Stop, Goal::Ended)
+        self.ask_and_wait(Request::Stop { now: false }, Goal::Ended)
+    }
+
+    /// Ends the run at once, without saving, and waits as [`Self::stop`].
+    ///
+    /// # Errors
+    /// As [`Self::status`].
+    pub fn stop_now(&mut self) -> Result<StateReport, ClientError> {
+        self.ask_and_wait(Request::Stop { now: true }, Goal::Ended)
     }
 
     /// Shows the state, each change of it and if asked each event, until told to stop, or the supervisor has ended as it

@@ -109,7 +109,18 @@ pub fn let_go(log: &Path, line: &Away) -> Result<(), DetachError> {
     let mut json = serde_json::to_vec(line).map_err(|error| DetachError::CannotLetGo(error.into()))?;
     json.push(b'\n');
     let mut stdout = io::stdout();
-    stdout.write_all(&json).and_then(|()| stdout.flush()).map_err(DetachError::CannotLetGo)?;
+    let said = stdout.write_all(&json).and_then(|()| stdout.flush());
+    // Also when nobody listens any more: what is printed from now on belongs into the log.
+    print_into(&file).and(said).map_err(DetachError::CannotLetGo)
+}
+
+/// In the child, once it has let go: opens the log anew, since somebody has moved it.
+///
+/// # Errors
+/// When it cannot be opened; printing then goes where it went.
+pub fn reopen_log(log: &Path) -> Result<(), DetachError> {
+    let file = OpenOptions::new().create(true).append(true).open(log);
+    let file = file.map_err(|source| DetachError::Log { path: log.to_owned(), source })?;
     print_into(&file).map_err(DetachError::CannotLetGo)
 }
 

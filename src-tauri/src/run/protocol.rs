@@ -22,8 +22,12 @@ pub enum Request {
         depth: PauseDepth,
     },
     Resume,
-    /// Save and end; while that is under way, end at once.
-    Stop,
+    /// Save and end.
+    Stop {
+        /// End at once, without saving.
+        #[serde(default)]
+        now: bool,
+    },
     /// Send each change of state from now on.
     Watch {
         /// Events too.
@@ -89,7 +93,7 @@ mod tests {
             (r#"{"request":"status"}"#, Request::Status),
             (r#"{"request":"pause","depth":"free"}"#, Request::Pause { depth: PauseDepth::Free }),
             (r#"{"request":"resume"}"#, Request::Resume),
-            (r#"{"request":"stop"}"#, Request::Stop),
+            (r#"{"request":"stop","now":true}"#, Request::Stop { now: true }),
             (r#"{"request":"watch","events":true}"#, Request::Watch { events: true }),
         ] {
             assert_eq!(serde_json::from_str::<Request>(line).unwrap(), request);
@@ -99,6 +103,7 @@ mod tests {
             serde_json::from_str::<Request>(r#"{"request":"watch"}"#).unwrap(),
             Request::Watch { events: false }
         );
+        assert_eq!(serde_json::from_str::<Request>(r#"{"request":"stop"}"#).unwrap(), Request::Stop { now: false });
     }
 
     #[test]

@@ -69,6 +69,8 @@ pub enum Shown<'a> {
     /// The state's word has changed.
     State(&'a StateReport),
     Event(&'a TrainEvent),
+    /// Log files have been moved, and are to be opened anew.
+    LogsMoved,
 }
 
 /// Runs a sitting to its end. Blocks.
@@ -144,6 +146,8 @@ struct Supervisor<'a> {
     n_workers: u32,
     clients: Clients,
     grace_end: Option<Instant>,
+    /// Ctrl-C was pressed before.
+    is_interrupted: bool,
     /// Inputs that came of effects.
     inputs: VecDeque<Input>,
     ending: Option<effects::Ending>,
@@ -175,6 +179,7 @@ impl<'a> Supervisor<'a> {
             n_workers: 0,
             clients: Clients::default(),
             grace_end: None,
+            is_interrupted: false,
             inputs: VecDeque::new(),
             ending: None,
             doorkeeper: Doorkeeper::at(way_in.connections, happenings.0.clone()),
@@ -227,7 +232,7 @@ impl<'a> Supervisor<'a> {
             Signal::PauseAndFree => self.input(Input::Pause { depth: PauseDepth::Free, by: PausedBy::User }),
             Signal::Resume => self.input(Input::Resume),
             Signal::Terminate => self.input(Input::Stop(StopReason::Terminated)),
-            Signal::Interrupt => self.stop_or_end(),
+            Signal::Interrupt => self.interrupt(),
             Signal::ReopenLogs => self.reopen_logs(),
         }
     }
@@ -237,7 +242,8 @@ impl<'a> Supervisor<'a> {
         match request {
             Request::Status => {}
             Request::Watch { events } => self.clients.watch(outbox.clone(), events),
-            Request::Stop => self.stop_or_end(),
+            Request::Stop { now: false } => self.input(Input::Stop(StopReason::User)),
+            Request::Stop { now: true } => self.input(Input::StopAtOnce),
             Request::Pause { .. } | Request::Resume if is_stopping => {
                 let message = "the run is being stopped; resume it once it has ended".to_owned();
                 outbox.send(&Answer::Refused { message });
@@ -253,9 +259,9 @@ impl<'a> Supervisor<'a> {
     }
 
     /// The first time saves, the second time does not wait for it.
-    fn stop_or_end(&mut self) {
-        let is_stopping = self.state.word() == StateWord::Stopping;
-        self.input(if is_stopping { Input::StopAtOnce } else { Input::Stop(StopReason::User) });
+    fn interrupt(&mut self) {
+        let was_interrupted = std::mem::replace(&mut self.is_interrupted, true);
+        self.input(if was_interrupted { Input::StopAtOnce } else { Input::Stop(StopReason::User) });
     }
 
     /// Puts an input through the machine, and then those that came of it.

@@ -52,20 +52,19 @@ impl Checkpointing {
             parent,
             time_s: 0.0,
         };
+        let spread = RetentionPolicy::default_for(config.epochs).every;
         let policy = RetentionPolicy {
             keep_last: config.keep_last,
             keep_best: config.keep_best,
-            every: match config.keep_every {
-                0 => None,
-                every => Some(u32::try_from(every).unwrap_or_else(|_| config.epochs.div_ceil(10))),
-            },
+            // 0 keeps none of them, -1 spreads ten over the run.
+            every: if config.keep_every == 0 { None } else { u32::try_from(config.keep_every).ok().or(spread) },
         };
         let is_timed = config.save && config.save_minutes > 0.0;
         Self {
             saver: Saver::new(paths.clone(), policy),
             surroundings,
             newest,
-            max_age: is_timed.then(|| Duration::from_secs_f64(config.save_minutes * 60.0)),
+            max_age: Duration::try_from_secs_f64(config.save_minutes * 60.0).ok().filter(|_| is_timed),
             taken: Instant::now(),
         }
     }
@@ -76,7 +75,7 @@ impl Checkpointing {
     /// When an event cannot be written.
     pub fn save(&mut self, state: &TrainState, purpose: Purpose, record: &mut Record) -> Result<(), TrainError> {
         let began = Instant::now();
-        record.sync()?;
+        record.flush(state.position())?;
         self.surroundings.time_s = record.clock.elapsed_s();
         let snapshot = Snapshot::take(state, &self.surroundings);
         let stall_s = began.elapsed().as_secs_f64();
@@ -107,11 +106,12 @@ impl Checkpointing {
         self.take_in(done, record).map(drop)
     }
 
-    /// Saves where the training stands, unless that is saved already, and ends.
+    /// Saves where the training stands, unless that is saved already, and ends. `None` if the host has changed its mind, while
+    /// a full disk kept it from being saved.
     ///
     /// # Errors
     /// As [`Self::save`].
-    pub fn leave(mut self, state: &TrainState, record: &mut Record) -> Result<TrainOutcome, TrainError> {
+    pub fn leave(&mut self, state: &TrainState, record: &mut Record) -> Result<Option<TrainOutcome>, TrainError> {
         self.settle(record)?;
         let position = state.position();
         let size_bytes = if self.newest.as_ref().is_some_and(|(newest, _)| *newest == position) {
@@ -120,8 +120,12 @@ impl Checkpointing {
             self.save(state, Purpose { tags: vec!["pause".to_owned()], ..Purpose::default() }, record)?;
             self.settle(record)?
         };
-        let Some((_, checkpoint)) = self.newest else { return Err(TrainError::SaverGone) };
-        Ok(TrainOutcome::Left { position, checkpoint, size_bytes })
+        if record.wish(position)? == Wish::Go {
+            return Ok(None);
+        }
+        record.flush(position)?;
+        let Some((_, checkpoint)) = self.newest.clone() else { return Err(TrainError::SaverGone) };
+        Ok(Some(TrainOutcome::Left { position, checkpoint, size_bytes }))
     }
 
     /// Waits until everything is written; gives the newest checkpoint.
@@ -164,6 +168,7 @@ impl Checkpointing {
                 }
                 Done::Unfinished { message } => record.warn("retention", message)?,
                 Done::Failed { job, trouble } => self.hold_and_retry(job, trouble, record)?,
+                Done::Refused { error } => return Err(error),
             }
         }
         Ok(last_bytes)

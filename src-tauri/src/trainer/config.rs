@@ -24,7 +24,7 @@ use crate::trainer::optimizer::UpdateRule;
 pub use error::ConfigError;
 pub use eval::{PredictConfig, ValConfig};
 pub use model_choice::ModelChoice;
-pub use relevant::Change;
+pub use relevant::{Change, OF_THE_FOLDER, OF_WHOLE_EPOCHS};
 use setting::settings;
 pub use setting::{Accepts, FixedKey, Setting, Settings, nearest, plain_name};
 pub use value::{SettingValue, read_switch};

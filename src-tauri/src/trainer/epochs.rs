@@ -7,14 +7,17 @@ use super::data::TrainData;
 use super::event::{EpochResults, EpochValidation, Losses, TrainEvent};
 use super::host::Wish;
 use super::record::Record;
+use super::run_folder::RunFolderError;
 use super::saver::Purpose;
 use super::schedule::Schedule;
 use super::start::Start;
 use super::state::TrainState;
 use super::validate::{ValSettings, validate};
 use super::{Assignment, TrainError, TrainOutcome, config::TrainConfig};
+use crate::checkpoint::Weights;
 use crate::dataset::batch::Batch;
 use crate::dataset::loader::{TrainLoader, TrainLoaderConfig};
+use crate::durable::write_file_durably;
 use crate::exit::Reason;
 use crate::loss::DetectionLoss;
 
@@ -25,8 +28,9 @@ pub struct Epochs<'a> {
     schedule: Schedule,
     loss: DetectionLoss,
     state: TrainState,
-    record: Record<'a>,
+    /// Before the record, whose lock is held until the last checkpoint is written.
     checkpointing: Checkpointing,
+    record: Record<'a>,
 }
 
 /// Whether the loop goes on.
@@ -50,7 +54,7 @@ impl<'a> Epochs<'a> {
         record.started(config, data, &start, schedule.batches_per_epoch)?;
         let checkpointing = Checkpointing::new(assignment, data, &start, &record.paths);
         let loss = DetectionLoss::new(config.loss_gains());
-        Ok(Self { config, data, schedule, loss, state: start.state, record, checkpointing })
+        Ok(Self { config, data, schedule, loss, state: start.state, checkpointing, record })
     }
 
     /// Trains until the last epoch, until patience has run out, or until the host wants it to leave.
@@ -58,6 +62,7 @@ impl<'a> Epochs<'a> {
     /// # Errors
     /// When the loss is not finite, or a file cannot be written. What was saved before stays good.
     pub fn run(mut self) -> Result<TrainOutcome, TrainError> {
+        self.mend_weights()?;
         let mut flow = self.obey()?;
         if flow == Flow::GoOn {
             self.record.running();
@@ -66,11 +71,13 @@ impl<'a> Epochs<'a> {
             if let Some(reason) = self.ending() {
                 return self.finish(reason);
             }
-            if flow == Flow::Leave {
-                let state = &self.state;
-                return self.checkpointing.leave(state, &mut self.record);
+            if flow == Flow::GoOn {
+                flow = self.one_epoch()?;
+            } else if let Some(outcome) = self.checkpointing.leave(&self.state, &mut self.record)? {
+                return Ok(outcome);
+            } else {
+                flow = Flow::GoOn;
             }
-            flow = self.one_epoch()?;
         }
     }
 
@@ -171,8 +178,18 @@ impl<'a> Epochs<'a> {
         let settings = ValSettings::of(self.config);
         let position = self.state.position();
         let record = &mut self.record;
-        let mut is_wanted = || record.wish(position) == Wish::Go;
+        let mut fault = None;
+        let mut is_wanted = || match record.wish(position) {
+            Ok(wish) => wish == Wish::Go,
+            Err(error) => {
+                fault = Some(error);
+                false
+            }
+        };
         let measured = validate(self.state.averaged(), images, &self.data.class_names, &settings, &mut is_wanted)?;
+        if let Some(error) = fault {
+            return Err(error);
+        }
         let Some((report, losses)) = measured else { return Ok(Err(Abandoned)) };
         self.record.validated(epoch, &report)?;
         Ok(Ok(Some(EpochValidation { scores: report.scores, losses })))
@@ -181,7 +198,7 @@ impl<'a> Epochs<'a> {
     /// Does what the host wants between two batches; while it wants to hold, this waits.
     fn obey(&mut self) -> Result<Flow, TrainError> {
         self.checkpointing.report(&mut self.record)?;
-        Ok(match self.record.wish(self.state.position()) {
+        Ok(match self.record.wish(self.state.position())? {
             Wish::Leave => Flow::Leave,
             Wish::Go | Wish::Hold => Flow::GoOn,
         })
@@ -189,13 +206,7 @@ impl<'a> Epochs<'a> {
 
     /// What the checkpoint at the end of an epoch is for.
     fn purpose(&self, epoch: u32, is_best: bool, val: Option<EpochValidation>) -> Purpose {
-        let mut weights_files = vec!["last.safetensors".to_owned()];
-        if is_best {
-            weights_files.push("best.safetensors".to_owned());
-        }
-        if self.config.save_period > 0 && i64::from(epoch) % self.config.save_period == 0 {
-            weights_files.push(format!("epoch{epoch}.safetensors"));
-        }
+        let weights_files = self.weights_files(epoch, is_best);
         let named = |scores: super::event::ValScores| {
             [
                 ("precision", scores.precision),
@@ -209,9 +220,39 @@ impl<'a> Epochs<'a> {
         Purpose { is_best, metrics: metrics.collect(), tags, weights_files }
     }
 
+    /// The files in `weights/` that an epoch's averaged weights go to.
+    fn weights_files(&self, epoch: u32, is_best: bool) -> Vec<String> {
+        let mut names = vec!["last.safetensors".to_owned()];
+        if is_best {
+            names.push("best.safetensors".to_owned());
+        }
+        if self.config.save_period > 0 && i64::from(epoch) % self.config.save_period == 0 {
+            names.push(format!("epoch{epoch}.safetensors"));
+        }
+        names
+    }
+
+    /// Writes what a kill between a checkpoint and the files in `weights/` has left out.
+    fn mend_weights(&mut self) -> Result<(), TrainError> {
+        let position = self.state.position();
+        if !position.is_epoch_done || !self.config.save {
+            return Ok(());
+        }
+        let is_best = self.state.early_stop.best_epoch() == Some(position.epoch);
+        let bytes = Weights::to_bytes(self.state.averaged(), &self.state.weights_info())
+            .map_err(|error| TrainError::Encode(error.into()))?;
+        for name in self.weights_files(position.epoch, is_best) {
+            let path = self.record.paths.weights().join(name);
+            if std::fs::read(&path).ok().as_ref() != Some(&bytes) {
+                write_file_durably(&path, &bytes).map_err(|error| RunFolderError::io(&path, error))?;
+            }
+        }
+        Ok(())
+    }
+
     fn finish(mut self, reason: Reason) -> Result<TrainOutcome, TrainError> {
         let checkpoint = self.checkpointing.finish(&mut self.record)?;
-        self.record.sync()?;
+        self.record.flush(self.state.position())?;
         let best_epoch = self.state.early_stop.best_epoch();
         Ok(TrainOutcome::Finished { reason, best_epoch, time_s: self.record.clock.elapsed_s(), checkpoint })
     }

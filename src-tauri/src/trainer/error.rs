@@ -47,6 +47,8 @@ pub enum TrainError {
         "`{key}` can change only between two epochs, and this checkpoint lies inside epoch {epoch}; take one at an epoch's end with --from"
     )]
     InsideEpoch { key: &'static str, epoch: u32 },
+    #[error("cannot encode the checkpoint: {0}")]
+    Encode(#[source] SnapshotError),
     #[error("the thread that saves checkpoints has ended by a fault of the program")]
     SaverGone,
     #[error("the supervisor is gone")]
@@ -75,7 +77,7 @@ impl TrainError {
             Self::Snapshot { .. } => Reason::Io,
             Self::OtherData { .. } | Self::InsideEpoch { .. } => Reason::Contradiction,
             Self::OwnFile { .. } | Self::Loader(_) | Self::NoCheckpoint(_) => Reason::Internal,
-            Self::SaverGone | Self::HostGone => Reason::Internal,
+            Self::Encode(_) | Self::SaverGone | Self::HostGone => Reason::Internal,
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod event;
 mod flat_tensors;
 pub mod gradients;
 pub mod host;
+mod journal;
 pub mod optimizer;
 pub(crate) mod record;
 pub mod run_folder;

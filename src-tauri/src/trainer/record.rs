@@ -8,7 +8,8 @@ use super::config::TrainConfig;
 use super::data::TrainData;
 use super::event::{EpochResults, Position, TrainEvent, ValReport};
 use super::host::{DiskTrouble, Host, Wish};
-use super::run_folder::{EventLog, FileLock, ResultsCsv, RunPaths};
+use super::journal::Journal;
+use super::run_folder::{FileLock, RunFolderError, RunPaths};
 use super::start::{Origin, Restored, Start};
 use super::{Assignment, TrainError};
 use crate::checkpoint::Transfer;
@@ -25,8 +26,7 @@ pub struct Record<'a> {
     pub paths: RunPaths,
     pub clock: ActiveClock,
     host: &'a mut dyn Host,
-    events: EventLog,
-    results: ResultsCsv,
+    journal: Journal,
     /// Images already warned of: each is told once.
     warned: BTreeSet<PathBuf>,
     _lock: FileLock,
@@ -40,14 +40,13 @@ impl<'a> Record<'a> {
     pub fn open(assignment: &Assignment, start: &Start, host: &'a mut dyn Host) -> Result<Self, TrainError> {
         let paths = RunPaths::of(&assignment.run_folder);
         let lock = FileLock::take(&paths.run_lock())?;
-        let events = EventLog::open(&paths.events_jsonl())?;
-        let results = ResultsCsv::resume(&paths.results_csv(), start.state.position().epochs_done())?;
+        let journal = Journal::open(&paths, start.state.position().epochs_done())?;
         let before_s = match &start.origin {
             Origin::Beginning { .. } => 0.0,
             Origin::Checkpoint(restored) => restored.saved.time_s,
         };
         let clock = ActiveClock::going(before_s);
-        Ok(Self { paths, clock, host, events, results, warned: BTreeSet::new(), _lock: lock })
+        Ok(Self { paths, clock, host, journal, warned: BTreeSet::new(), _lock: lock })
     }
 
     /// Writes and shows the first event, and what was found wrong, left out or changed before it.
@@ -82,7 +81,7 @@ impl<'a> Record<'a> {
     }
 
     pub fn event(&mut self, event: TrainEvent) -> Result<(), TrainError> {
-        self.events.append(&event)?;
+        self.journal.event(&event)?;
         self.host.event(&event);
         Ok(())
     }
@@ -114,13 +113,21 @@ impl<'a> Record<'a> {
     }
 
     pub fn epoch(&mut self, results: EpochResults) -> Result<(), TrainError> {
-        self.results.append(&results)?;
+        self.journal.row(results)?;
         self.event(TrainEvent::EpochFinished(results))
     }
 
-    /// Waits until the events are on the disk, so that no checkpoint is ahead of them.
-    pub fn sync(&mut self) -> Result<(), TrainError> {
-        Ok(self.events.sync()?)
+    /// Waits until all lines are on the disk, so that no checkpoint is ahead of them; while the disk is full, this holds.
+    pub fn flush(&mut self, position: Position) -> Result<(), TrainError> {
+        loop {
+            match self.journal.flush() {
+                Err(RunFolderError::DiskFull { path, source }) => {
+                    let message = RunFolderError::DiskFull { path, source }.to_string();
+                    self.hold(position, Some(DiskTrouble { message, bytes_needed: None }));
+                }
+                flushed => return Ok(flushed?),
+            }
+        }
     }
 
     /// Tells the host that a batch begins.
@@ -129,11 +136,17 @@ impl<'a> Record<'a> {
     }
 
     /// What the host wants now; while it wants to hold, this waits. Gives `Go` or `Leave`.
-    pub fn wish(&mut self, position: Position) -> Wish {
-        match self.host.wish(position) {
+    ///
+    /// # Errors
+    /// When lines that waited for a full disk cannot be written for another reason.
+    pub fn wish(&mut self, position: Position) -> Result<Wish, TrainError> {
+        if self.journal.is_behind() {
+            self.flush(position)?;
+        }
+        Ok(match self.host.wish(position) {
             Wish::Hold => self.hold(position, None),
             wish => wish,
-        }
+        })
     }
 
     /// Stands still until the host wants something else.

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::config::TrainConfig;
-use crate::durable::{is_disk_full, write_file_durably};
+use super::config::{Settings, TrainConfig};
+use crate::durable::{is_disk_full, sync_folder, sync_parent, write_file_durably};
 use crate::exit::Reason;
 
 pub use event_log::{EventHistory, EventLog, read_events};
@@ -111,20 +111,14 @@ impl RunFolder {
         &self.paths
     }
 
-    /// Clears what an earlier run left, with `exist_ok`, and writes `args.yaml`: a run begins here. The earlier run's
-    /// checkpoints go to the trash.
+    /// Writes `args.yaml`: a run begins here. What an earlier run left, with `exist_ok`, goes to `trash/former`.
     ///
     /// # Errors
     /// When something cannot be removed or written.
     pub fn begin(&self, config: &TrainConfig) -> Result<(), RunFolderError> {
         let weights = self.paths.weights();
         if !self.is_new {
-            remove_files_of(&weights).map_err(|error| RunFolderError::create(&weights, error))?;
-            for path in [self.paths.events_jsonl(), self.paths.results_csv()] {
-                remove_if_there(&path).map_err(|error| RunFolderError::io(&path, error))?;
-            }
-            let checkpoints = self.paths.checkpoints();
-            move_to_trash(&self.paths).map_err(|error| RunFolderError::io(&checkpoints, error))?;
+            set_aside_former(&self.paths).map_err(|error| RunFolderError::io(self.paths.root(), error))?;
         }
         fs::create_dir_all(&weights).map_err(|error| RunFolderError::create(&weights, error))?;
         self.write_args(config)
@@ -162,44 +156,48 @@ impl RunFolder {
 pub fn read_args(paths: &RunPaths) -> Result<TrainConfig, RunFolderError> {
     let path = paths.args_yaml();
     let text = fs::read_to_string(&path).map_err(|error| RunFolderError::io(&path, error))?;
-    serde_saphyr::from_str(&text)
-        .map_err(|error| RunFolderError::Io { path, source: io::Error::new(ErrorKind::InvalidData, error.to_string()) })
-}
-
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Moves all checkpoints to `trash/former`, numbered where that is taken.
-fn move_to_trash(paths: &RunPaths) -> io::Result<()> {
-    let checkpoints = paths.checkpoints();
-    if !checkpoints.exists() {
-        return Ok(());
-    }
-    let trash = paths.root().join("trash");
-    fs::create_dir_all(&trash)?;
-    let taken = (1..).map(|n| if n == 1 { "former".to_owned() } else { format!("former{n}") });
-    let free = taken.map(|name| trash.join(name)).find(|path| !path.exists());
-    free.map_or(Ok(()), |path| fs::rename(checkpoints, path))
-}
-
-/// Removes what an earlier run left, with `exist_ok`: its weights, and files that it was writing when it was killed.
-fn remove_files_of(weights: &Path) -> io::Result<()> {
-    let entries = match fs::read_dir(weights) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.ends_with(".safetensors") || (name.contains(".safetensors.") && name.ends_with(".tmp")) {
-            fs::remove_file(&path)?;
+    let unusable =
+        |why: String| RunFolderError::Io { path: path.clone(), source: io::Error::new(ErrorKind::InvalidData, why) };
+    let config: TrainConfig = serde_saphyr::from_str(&text).map_err(|error| unusable(error.to_string()))?;
+    // Somebody may have written into the file, so each value is looked at as if it came from the command line.
+    let mut checked = config.clone();
+    for setting in TrainConfig::table() {
+        let value = (setting.show)(&config);
+        // No path is given here where there is none.
+        if !value.is_empty() {
+            checked.set(setting.key, &value).map_err(|error| unusable(error.to_string()))?;
         }
     }
-    Ok(())
+    Ok(checked)
+}
+
+/// Moves the results, weights and checkpoints of an earlier run to `trash/former`, numbered where that is taken.
+fn set_aside_former(paths: &RunPaths) -> io::Result<()> {
+    let trash = paths.root().join("trash");
+    let found = ["weights", "checkpoints", "quarantine", "events.jsonl", "results.csv", "run.json"];
+    let found: Vec<PathBuf> =
+        found.map(|name| paths.root().join(name)).into_iter().filter(|path| path.exists()).collect();
+    let trashed: Vec<PathBuf> = match fs::read_dir(&trash) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        entries => entries?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?,
+    };
+    let trashed = trashed.into_iter().filter(|path| !is_former(path));
+    let mut taken = (1..).map(|n| if n == 1 { FORMER.to_owned() } else { format!("{FORMER}{n}") });
+    let Some(former) = taken.by_ref().map(|name| trash.join(name)).find(|path| !path.exists()) else { return Ok(()) };
+    for path in found.into_iter().chain(trashed) {
+        fs::create_dir_all(&former)?;
+        fs::rename(&path, former.join(path.file_name().unwrap_or_default()))?;
+    }
+    if former.exists() { sync_folder(&former).and_then(|()| sync_folder(&trash)) } else { Ok(()) }
+}
+
+/// Name of the folder in the trash that keeps what a run of the same folder left.
+const FORMER: &str = "former";
+
+/// Whether something in the trash is what an earlier run of the same folder left.
+pub fn is_former(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.strip_prefix(FORMER).is_some_and(|number| number.chars().all(|c| c.is_ascii_digit()))
 }
 
 /// Makes `project/name`, or where that is taken `name2`, `name3` and so on. Of several processes that try at once each
@@ -213,7 +211,11 @@ pub fn new_folder(project: &Path, name: &str) -> Result<PathBuf, RunFolderError>
     loop {
         let path = if number == 1 { project.join(name) } else { project.join(format!("{name}{number}")) };
         match fs::create_dir(&path) {
-            Ok(()) => return Ok(path),
+            Ok(()) => {
+                // So that a power cut does not take a whole run whose own files are safe.
+                sync_parent(&path).map_err(|error| RunFolderError::create(&path, error))?;
+                return Ok(path);
+            }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
             Err(error) => return Err(RunFolderError::create(&path, error)),
         }
@@ -278,9 +280,10 @@ mod tests {
         fs::create_dir_all(running.paths().checkpoints().join("e0001-b000004")).unwrap();
         drop(running);
         RunFolder::create(&config).unwrap().begin(&config).unwrap();
-        assert!(dir.path().join("exp/trash/former/e0001-b000004").is_dir(), "checkpoints are not lost");
-        let left: Vec<_> = fs::read_dir(&weights).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left, ["notes.txt"], "weights of the former run go, what is not ours stays");
+        let former = dir.path().join("exp/trash/former");
+        assert!(former.join("checkpoints/e0001-b000004").is_dir(), "checkpoints are not lost");
+        assert!(former.join("weights/epoch1.safetensors").is_file() && former.join("weights/notes.txt").is_file());
+        assert_eq!(fs::read_dir(&weights).unwrap().count(), 0, "the new run begins with nothing");
     }
 
     #[test]
@@ -320,7 +323,6 @@ mod tests {
 
     #[test]
     fn args_yaml_holds_every_key_and_gives_the_settings_back() {
-        use crate::trainer::config::Settings;
         let dir = tempfile::tempdir().unwrap();
         let mut config = config_in(dir.path());
         config.pretrained = Some("w.safetensors".into());

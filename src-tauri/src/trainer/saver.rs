@@ -14,7 +14,7 @@ use super::host::DiskTrouble;
 use super::run_folder::{RunFolderError, RunPaths};
 use super::snapshot::{Snapshot, SnapshotError};
 use crate::checkpoint::{About, CheckpointId, CheckpointStore, Draft, RetentionPolicy, StoreError, apply_retention};
-use crate::durable::{is_disk_full, write_file_durably};
+use crate::durable::write_file_durably;
 
 /// A snapshot to be written.
 #[derive(Debug)]
@@ -53,10 +53,14 @@ pub enum Done {
     Unfinished {
         message: String,
     },
-    /// Nothing is saved; the job is given back, to be tried again.
+    /// The disk did not take it; the job is given back, to be tried again.
     Failed {
         job: Box<Job>,
         trouble: DiskTrouble,
+    },
+    /// It cannot be saved, however often that is tried.
+    Refused {
+        error: TrainError,
     },
 }
 
@@ -132,7 +136,7 @@ impl Done {
     /// Each job has one answer.
     fn is_answer(&self) -> bool {
         match self {
-            Self::Saved { .. } | Self::Failed { .. } => true,
+            Self::Saved { .. } | Self::Failed { .. } | Self::Refused { .. } => true,
             Self::Unfinished { .. } => false,
         }
     }
@@ -149,7 +153,10 @@ fn work(paths: &RunPaths, policy: &RetentionPolicy, jobs: &Receiver<Job>, answer
                 let (is_best, stall_s) = (job.purpose.is_best, job.stall_s);
                 Done::Saved { path, position, is_best, size_bytes, stall_s, write_s }
             }
-            Err(trouble) => Done::Failed { job: Box::new(job), trouble },
+            Err(error) => match trouble_of(&error) {
+                Some(trouble) => Done::Failed { job: Box::new(job), trouble },
+                None => Done::Refused { error },
+            },
         };
         let is_saved = matches!(answer, Done::Saved { .. });
         // Whoever trains has gone if nobody listens; what is on the disk is good all the same.
@@ -161,24 +168,30 @@ fn work(paths: &RunPaths, policy: &RetentionPolicy, jobs: &Receiver<Job>, answer
     }
 }
 
-fn save(store: &CheckpointStore, paths: &RunPaths, job: &Job) -> Result<(PathBuf, u64), DiskTrouble> {
+fn save(store: &CheckpointStore, paths: &RunPaths, job: &Job) -> Result<(PathBuf, u64), TrainError> {
     let Job { snapshot, purpose, .. } = job;
-    let draft = Draft { about: about(snapshot, purpose), files: snapshot.files().map_err(cannot_encode)? };
-    let saved = store.save(&draft).map_err(|error| DiskTrouble {
-        message: error.to_string(),
-        bytes_needed: if let StoreError::DiskFull { bytes_needed, .. } = error { Some(bytes_needed) } else { None },
-    })?;
+    let draft = Draft { about: about(snapshot, purpose), files: snapshot.files().map_err(TrainError::Encode)? };
+    let saved = store.save(&draft)?;
+    crate::fault::reached("checkpoint_saved", draft.about.id.epoch);
     if !purpose.weights_files.is_empty() {
-        let bytes = snapshot.averaged_file().map_err(SnapshotError::from).map_err(cannot_encode)?;
+        let bytes = snapshot.averaged_file().map_err(SnapshotError::from).map_err(TrainError::Encode)?;
         for name in &purpose.weights_files {
             let path = paths.weights().join(name);
-            write_file_durably(&path, &bytes).map_err(|error| DiskTrouble {
-                bytes_needed: is_disk_full(&error).then_some(bytes.len() as u64),
-                message: RunFolderError::io(&path, error).to_string(),
-            })?;
+            write_file_durably(&path, &bytes).map_err(|error| RunFolderError::io(&path, error))?;
         }
     }
     Ok((saved.path, saved.bytes))
+}
+
+/// What the disk lacks, if it was the disk's fault; nothing else gets better by waiting.
+fn trouble_of(error: &TrainError) -> Option<DiskTrouble> {
+    let bytes_needed = match error {
+        TrainError::Store(StoreError::DiskFull { bytes_needed, .. }) => Some(*bytes_needed),
+        TrainError::Store(StoreError::Io { .. }) => None,
+        TrainError::RunFolder(RunFolderError::DiskFull { .. } | RunFolderError::Io { .. }) => None,
+        _ => return None,
+    };
+    Some(DiskTrouble { message: error.to_string(), bytes_needed })
 }
 
 fn about(snapshot: &Snapshot, purpose: &Purpose) -> About {
@@ -199,10 +212,6 @@ fn about(snapshot: &Snapshot, purpose: &Purpose) -> About {
 }
 
 /// The name of the checkpoint of this position.
-pub fn id_of(position: &Position) -> CheckpointId {
+fn id_of(position: &Position) -> CheckpointId {
     CheckpointId { epoch: position.epochs_done(), n_batches: position.n_batches }
-}
-
-fn cannot_encode(error: SnapshotError) -> DiskTrouble {
-    DiskTrouble { message: format!("cannot encode the checkpoint: {error}"), bytes_needed: None }
 }

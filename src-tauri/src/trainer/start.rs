@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use burn::module::Module;
 
 use super::TrainError;
-use super::config::{Change, ModelChoice, TrainConfig};
+use super::config::{Change, ModelChoice, OF_WHOLE_EPOCHS, TrainConfig};
 use super::data::TrainData;
 use super::device::{DeviceChoice, OpenDevice, ProbeCommand, open};
 use super::optimizer::Optimizer;
@@ -119,9 +119,6 @@ impl Start {
         Self { state, device: in_words(device), device_identity, origin }
     }
 }
-
-/// Settings by which an epoch is cut into batches; they can change between two epochs alone.
-const OF_WHOLE_EPOCHS: [&str; 3] = ["batch", "fraction", "seed"];
 
 fn optimizer(config: &TrainConfig, data: &TrainData) -> Optimizer {
     Optimizer::new(config.rule(), Schedule::of(config, data.n_train()).scaled_weight_decay())

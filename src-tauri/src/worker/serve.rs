@@ -35,7 +35,7 @@ pub fn serve(address: &str, token: &str) -> ExitCode {
     match connect(address, token) {
         Ok(stream) => serve_on(stream),
         Err(error) => {
-            eprintln!("cannot reach the supervisor at `{address}`: {error}");
+            log_file::print(&format!("cannot reach the supervisor at `{address}`: {error}"));
             ExitCode::Internal
         }
     }
@@ -51,7 +51,7 @@ fn serve_on(stream: Stream) -> ExitCode {
     let stream = Arc::new(stream);
     let mut receiver = BufReader::new(Half(stream.clone()));
     if let Err(error) = read_line(&mut receiver).and_then(|line| greeted(line.as_deref())) {
-        eprintln!("{error}");
+        log_file::print(&error.to_string());
         return ExitCode::Internal;
     }
     let orders = Orders::from(receiver);
@@ -101,7 +101,7 @@ fn last_report(outcome: Caught, position: Position) -> (Report, ExitCode) {
             (Report::Left { position, checkpoint, size_bytes }, ExitCode::Finished)
         }
         Ok(Err(error)) => {
-            eprintln!("{error}");
+            log_file::print(&error.to_string());
             let reason = error.reason();
             (Report::Failed { reason, message: error.to_string() }, reason.code())
         }

@@ -9,6 +9,7 @@ use super::{CheckpointStore, StoreError};
 use crate::checkpoint::id::CheckpointId;
 use crate::checkpoint::manifest::Manifest;
 use crate::durable::{sync_folder, sync_parent};
+use crate::trainer::run_folder::is_former;
 
 /// A checkpoint in the trash.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +31,8 @@ impl CheckpointStore {
         move_into(&self.trash_folder(), &self.present(id)?)
     }
 
-    /// Moves a checkpoint back from the trash. Its files are not verified.
+    /// Moves a checkpoint back from the trash, and pins it, or the next save might remove it again. Its files are not
+    /// verified.
     ///
     /// # Errors
     /// When the trash has none of this name, there is one of its id again, or its manifest cannot be read.
@@ -46,6 +48,7 @@ impl CheckpointStore {
             return Err(StoreError::Taken { path: target });
         }
         self.move_back(&trashed.path, &target).map_err(|error| StoreError::io(&target, error))?;
+        self.pin(trashed.id)?;
         Ok(trashed.id)
     }
 
@@ -72,7 +75,7 @@ impl CheckpointStore {
         Ok(trash)
     }
 
-    /// Removes for good what [`Self::trash`] lists, and says how many bytes that freed.
+    /// Removes for good what [`Self::trash`] lists and what an earlier run of the same folder left, and says how many bytes that freed.
     ///
     /// # Errors
     /// When one of them cannot be removed; others may be gone then.
@@ -82,8 +85,25 @@ impl CheckpointStore {
             remove_folder(&trashed.path).map_err(|error| StoreError::io(&trashed.path, error))?;
             bytes += trashed.bytes;
         }
+        for name in entry_names(&self.trash_folder())? {
+            let path = self.trash_folder().join(name);
+            if is_former(&path) {
+                bytes += tree_bytes(&path).map_err(|error| StoreError::io(&path, error))?;
+                fs::remove_dir_all(&path).map_err(|error| StoreError::io(&path, error))?;
+            }
+        }
         Ok(bytes)
     }
+}
+
+/// Bytes of all files below a folder.
+fn tree_bytes(folder: &Path) -> std::io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        bytes += if entry.file_type()?.is_dir() { tree_bytes(&entry.path())? } else { entry.metadata()?.len() };
+    }
+    Ok(bytes)
 }
 
 /// The id in a name such as `e0012-b000480` or `e0012-b000480-2`.
@@ -112,6 +132,8 @@ mod tests {
         assert_eq!(store.list().unwrap(), before[1..]);
         assert_eq!(store.trash().unwrap()[0].bytes, before[0].bytes);
         assert_eq!(store.restore("e0001-b000004").unwrap(), id(1, 4));
+        assert!(store.list().unwrap()[0].is_pinned, "or the next save might remove it");
+        store.unpin(id(1, 4)).unwrap();
         assert_eq!(store.list().unwrap(), before);
         assert_eq!(store.trash().unwrap(), []);
     }

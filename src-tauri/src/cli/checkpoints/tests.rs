@@ -77,6 +77,7 @@ fn a_prune_can_be_tried_done_and_taken_back() {
     assert_eq!(ids(run.paths()), ["e0003-b000006", "e0004-b000008"]);
     call(&run, &["restore", "exp", "e0001-b000002"]).unwrap();
     assert_eq!(ids(run.paths()).len(), 3);
+    call(&run, &["unpin", "exp", "1"]).unwrap();
     call(&run, &["prune", "exp", "1", "--empty-trash"]).unwrap();
     assert_eq!(run.store().trash().unwrap(), []);
     assert_eq!(ids(run.paths()).len(), 2);

@@ -3,14 +3,10 @@
 use crate::checkpoint::Checkpoint;
 use crate::cli::ending::Refusal;
 use crate::exit::Reason;
-use crate::trainer::config::{ConfigError, Settings, TrainConfig};
+use crate::trainer::config::{ConfigError, OF_THE_FOLDER, OF_WHOLE_EPOCHS, Settings, TrainConfig};
 
-/// Settings of the run's folder.
-const OF_THE_FOLDER: [&str; 3] = ["name", "project", "exist_ok"];
 /// Settings that fix what every checkpoint holds.
 const OF_THE_BEGINNING: [&str; 3] = ["model", "pretrained", "optimizer"];
-/// Settings that decide how an epoch is divided, or which batches make a step.
-const OF_AN_EPOCH: [&str; 3] = ["batch", "nbs", "fraction"];
 
 /// Refuses changes with which training cannot go on from this checkpoint.
 ///
@@ -25,7 +21,7 @@ pub fn check(old: &TrainConfig, new: &TrainConfig, from: &Checkpoint) -> Result<
         return refuse(key, "images that were validated on would be trained on");
     }
     let (id, is_epoch_end) = (from.id(), from.manifest.about.is_epoch_end);
-    match changed(old, new, &OF_AN_EPOCH).filter(|_| !is_epoch_end) {
+    match changed(old, new, &OF_WHOLE_EPOCHS).filter(|_| !is_epoch_end) {
         Some(key) => refuse(
             key,
             &format!(
@@ -85,7 +81,7 @@ mod tests {
 
     #[test]
     fn every_key_of_the_lists_is_a_setting() {
-        for key in [OF_THE_FOLDER, OF_THE_BEGINNING, OF_AN_EPOCH].concat() {
+        for key in OF_THE_BEGINNING {
             assert!(TrainConfig::find(key).is_some(), "{key}");
         }
     }
@@ -111,7 +107,7 @@ mod tests {
         let run = Run::of_epochs(1);
         run.save(Position { epoch: 2, batch: 1, n_batches: 3, step: 3, is_epoch_done: false });
         let (old, inside) = (TrainConfig::default(), run.store().find("last").unwrap());
-        for (key, value) in [("batch", "8"), ("nbs", "8"), ("fraction", "0.5")] {
+        for (key, value) in [("batch", "8"), ("nbs", "8"), ("fraction", "0.5"), ("seed", "7")] {
             check(&old, &with(key, value), &run.checkpoint(1)).unwrap();
             let refusal = check(&old, &with(key, value), &inside).unwrap_err();
             assert!(refusal.message.contains("inside epoch 2") && refusal.message.ends_with("--from 1"));

@@ -62,7 +62,9 @@ impl Target {
     ) -> Result<(), Refusal> {
         let epoch = self.checkpoint.id().epoch;
         let refuse = |message| Err(Refusal::new(Reason::Contradiction, message));
-        if epoch >= config.epochs {
+        // One that was killed after its last checkpoint still has to be told finished.
+        let is_untold = self.is_newest && record.status != RunStatus::Finished;
+        if epoch >= config.epochs && !is_untold {
             let message =
                 format!("run `{name}` has trained its {epoch} epochs; to extend it, give a larger number: epochs=");
             return refuse(message);

@@ -6,7 +6,9 @@ use clap::Parser;
 
 use crate::cli::ending::Refusal;
 use crate::cli::settings::SettingArgs;
+use crate::cli::train::DETACH;
 use crate::exit::Reason;
+use crate::run::detach::DETACHED_CHILD;
 use crate::trainer::config::{Accepts, Settings, TrainConfig, read_switch};
 
 /// What a user asks of `resume`.
@@ -86,8 +88,6 @@ impl ResumeWords {
     }
 }
 
-const DETACH: &str = "--detach";
-
 impl Options {
     fn read(words: &[String]) -> Result<Self, Refusal> {
         let mut options = Self::default();
@@ -121,7 +121,7 @@ impl Options {
         let place = match word {
             "--in-place" | "--in_place" => &mut self.in_place,
             DETACH => &mut self.detach,
-            "--detached-child" => &mut self.is_detached_child,
+            DETACHED_CHILD => &mut self.is_detached_child,
             "--json" => &mut self.is_json,
             _ => return false,
         };
@@ -214,7 +214,7 @@ mod tests {
         let line: Vec<_> = ["exp", "--detach", "epochs=3"].map(str::to_owned).to_vec();
         let mut child = ResumeWords::read(&line).unwrap().for_child(&line);
         assert_eq!(child, ["exp", "epochs=3"]);
-        child.push("--detached-child".to_owned());
+        child.push(DETACHED_CHILD.to_owned());
         let words = ResumeWords::read(&child).unwrap();
         assert!(words.is_detached_child && !words.detach);
     }

@@ -1,6 +1,6 @@
 //! What the worker's reports and its end change.
 
-use super::{Effect, End, Going, LastOrder, Stage, Wish, Worker};
+use super::{Effect, End, Going, LastOrder, Stage, StopReason, Wish, Worker};
 use crate::exit::Reason;
 use crate::trainer::event::{PauseDepth, PausedBy};
 use crate::trainer::host::StartPhase;
@@ -43,9 +43,11 @@ impl Going {
 
     pub(super) fn held_by_disk(&mut self) {
         let Worker::Present { stage, order, .. } = &mut self.worker else { return };
-        (*stage, *order) = (Stage::Held, LastOrder::Hold);
+        *stage = Stage::Held;
         let dropped = match self.wish {
-            Wish::Stop(_) => Some("stop"),
+            // Whoever sends SIGTERM does not come back to make room: the grace time decides.
+            Wish::Stop(StopReason::Terminated) => return,
+            Wish::Stop(StopReason::User) => Some("stop"),
             Wish::Pause { depth: PauseDepth::Free, .. } => Some("pause --free"),
             Wish::Run | Wish::Pause { depth: PauseDepth::Hold, .. } => None,
         };
@@ -54,6 +56,7 @@ impl Going {
                 format!("not done: {dropped}, since a checkpoint could not be written; the state is kept in memory");
             self.effects.push(Effect::Warn { code: "not_saved", message });
         }
+        *order = LastOrder::Hold;
         self.wish = Wish::Pause { depth: PauseDepth::Hold, by: PausedBy::Disk };
         self.paused(PauseDepth::Hold, PausedBy::Disk);
     }

@@ -1,6 +1,5 @@
 //! The machine's effects, carried out.
 
-use std::fs;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -122,6 +121,7 @@ impl Supervisor<'_> {
 
     pub(super) fn reopen_logs(&mut self) {
         self.send(Order::ReopenLog);
+        (self.show)(Shown::LogsMoved);
     }
 
     fn tell_paused(&mut self, depth: PauseDepth, by: PausedBy) {
@@ -155,7 +155,9 @@ impl Supervisor<'_> {
     /// Sees the worker off, writes the end down, and tells it.
     pub(super) async fn close(&mut self, ending: Ending) -> Outcome {
         self.see_worker_off().await;
-        self.look_for_checkpoint();
+        if !self.facts.has_said_last {
+            self.look_for_checkpoint();
+        }
         let Ending { end, reason, message } = ending;
         let checkpoint = self.facts.checkpoint.clone();
         if message.is_some() {
@@ -219,9 +221,6 @@ impl Supervisor<'_> {
         if self.books.is_open() {
             return;
         }
-        // A folder that was there before stays, without the log of a worker that did not begin.
-        let (log, logs) = (folder.paths().worker_log(), folder.paths().logs());
         folder.abandon();
-        let _ = fs::remove_file(log).and_then(|()| fs::remove_dir(logs));
     }
 }

@@ -18,6 +18,8 @@ pub struct Facts {
     pub device: Option<String>,
     /// The newest good checkpoint.
     pub checkpoint: Option<PathBuf>,
+    /// Whether the worker has named its last checkpoint itself, so that there is no need to look.
+    pub has_said_last: bool,
     /// Bytes written for the pause that is being reached.
     pub pause_bytes: u64,
     pub trouble: Option<DiskTrouble>,
@@ -39,6 +41,7 @@ impl Facts {
             n_batches_per_epoch: None,
             device: None,
             checkpoint: from,
+            has_said_last: false,
             pause_bytes: 0,
             trouble: None,
             message: None,
@@ -54,7 +57,9 @@ impl Facts {
         match event {
             TrainEvent::Batch { epoch, batch, step, .. } => {
                 (self.position.epoch, self.position.batch, self.position.step) = (*epoch, *batch, *step);
+                (self.position.is_epoch_done, self.position.n_batches) = (false, self.position.n_batches + 1);
             }
+            TrainEvent::EpochFinished(_) => self.position.is_epoch_done = true,
             TrainEvent::CheckpointSaved { path, .. } => self.checkpoint = Some(path.clone()),
             TrainEvent::Warning { message, .. } => self.message = Some(message.clone()),
             TrainEvent::Restored { position, .. } => self.position = *position,

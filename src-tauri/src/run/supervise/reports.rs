@@ -34,7 +34,9 @@ impl Supervisor<'_> {
             News::Gone(how) => {
                 let how = self.with_log_tail(how);
                 self.link = None;
-                self.look_for_checkpoint();
+                if !self.facts.has_said_last {
+                    self.look_for_checkpoint();
+                }
                 self.input(Input::WorkerGone { how });
             }
         }
@@ -67,11 +69,13 @@ impl Supervisor<'_> {
             Report::Left { position, checkpoint, size_bytes } => {
                 (self.facts.position, self.facts.checkpoint) = (position, Some(checkpoint));
                 (self.facts.pause_bytes, self.facts.trouble) = (size_bytes, None);
+                self.facts.has_said_last = true;
                 self.input(Input::Left);
             }
             Report::Finished { reason, best_epoch, time_s, checkpoint } => {
                 (self.facts.best_epoch, self.facts.time_s) = (best_epoch, time_s);
                 self.facts.checkpoint = checkpoint.or(self.facts.checkpoint.take());
+                self.facts.has_said_last = true;
                 self.input(Input::Finished(reason));
             }
             Report::Failed { reason, message } => self.input(Input::Failed { reason, message }),
@@ -82,6 +86,7 @@ impl Supervisor<'_> {
     fn begin(&mut self, prepared: Prepared) -> Input {
         let Prepared { dataset_fingerprint, device, n_batches_per_epoch, position } = prepared;
         self.facts.position = position;
+        self.facts.has_said_last = false;
         (self.facts.device, self.facts.n_batches_per_epoch) = (Some(device), Some(n_batches_per_epoch));
         if !self.books.is_same_dataset(&dataset_fingerprint) {
             let message = "the dataset has changed since this run began; restore it, or begin a new run with it";
@@ -93,6 +98,8 @@ impl Supervisor<'_> {
             }
             self.books.open();
             self.tell_change();
+        } else if let Some(Err(error)) = self.folder.as_ref().map(|folder| folder.write_args(&self.config)) {
+            return Input::Refused { reason: error.reason(), message: error.to_string() };
         }
         Input::Prepared
     }

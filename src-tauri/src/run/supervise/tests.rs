@@ -238,7 +238,7 @@ fn a_freed_run_has_no_worker_and_goes_on_with_another() {
         assert_eq!((report.epoch, report.batch, report.accounting.pause_bytes), (1, 2, 9));
         visitor.send(Request::Resume).await;
         assert_eq!(visitor.see(StateWord::Running).await.worker_pid, Some(42));
-        visitor.send(Request::Stop).await;
+        visitor.send(Request::Stop { now: false }).await;
         visitor.see(StateWord::Stopped).await;
     });
     assert_eq!(left.outcome.reason, Reason::Stopped);
@@ -304,7 +304,7 @@ fn a_worker_that_dies_fails_the_run_or_leaves_it_paused_as_wanted() {
         let mut visitor = Visitor::running(door, signals).await;
         visitor.send(Request::Pause { depth: PauseDepth::Free }).await;
         visitor.see(StateWord::Paused).await;
-        visitor.send(Request::Stop).await;
+        visitor.send(Request::Stop { now: false }).await;
         visitor.see(StateWord::Stopped).await;
     });
     assert_eq!(names(&left.events), ["warning", "paused", "stopped"]);
@@ -314,11 +314,11 @@ fn a_worker_that_dies_fails_the_run_or_leaves_it_paused_as_wanted() {
 fn a_stop_that_finds_the_disk_full_is_a_pause_and_the_next_one_stops() {
     let left = sit(Manner::DiskIsFull, async |(door, signals)| {
         let mut visitor = Visitor::running(door, signals).await;
-        visitor.send(Request::Stop).await;
+        visitor.send(Request::Stop { now: false }).await;
         let report = visitor.see(StateWord::Paused).await;
         assert_eq!(report.by, Some(PausedBy::Disk));
         assert_eq!(report.trouble.unwrap().bytes_needed, Some(7));
-        visitor.send(Request::Stop).await;
+        visitor.send(Request::Stop { now: false }).await;
         visitor.see(StateWord::Stopped).await;
     });
     assert_eq!(left.outcome.reason, Reason::Stopped);
@@ -352,7 +352,7 @@ fn commands_while_it_stops_are_refused_in_words() {
     sit(Manner::Hangs, async |(door, signals)| {
         let mut visitor = Visitor::running(door, signals).await;
         let mut other = visitor.another().await;
-        visitor.send(Request::Stop).await;
+        visitor.send(Request::Stop { now: false }).await;
         visitor.see(StateWord::Stopping).await;
         other.send(Request::Resume).await;
         assert!(matches!(other.answer().await, Answer::Refused { .. }));
@@ -390,7 +390,7 @@ fn garbage_half_lines_and_crowds_do_no_harm() {
         let (mut ours, theirs) = duplex(1 << 12);
         visitor.door.send(Box::new(theirs)).await.unwrap();
         write_line_async(&mut ours, &Hello::of_worker("guess".to_owned())).await.unwrap();
-        visitor.send(Request::Stop).await;
+        visitor.send(Request::Stop { now: false }).await;
         visitor.see(StateWord::Stopped).await;
     });
     assert_eq!(left.outcome.reason, Reason::Stopped);
@@ -405,7 +405,7 @@ fn a_pause_before_the_worker_is_there_is_kept() {
         visitor.see(StateWord::Paused).await;
         visitor.send(Request::Resume).await;
         visitor.see(StateWord::Running).await;
-        visitor.send(Request::Stop).await;
+        visitor.send(Request::Stop { now: false }).await;
         visitor.see(StateWord::Stopped).await;
     });
     assert_eq!(left.outcome.reason, Reason::Stopped);

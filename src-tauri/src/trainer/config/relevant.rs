@@ -27,8 +27,11 @@ const WITHOUT_EFFECT: [&str; 16] = [
 /// Of these also the number of threads, on which nothing depends.
 const THREADS: &str = "workers";
 
+/// Settings by which an epoch is cut into batches and steps; they can change between two epochs alone.
+pub const OF_WHOLE_EPOCHS: [&str; 4] = ["batch", "fraction", "nbs", "seed"];
+
 /// Settings of the folder, which a run does not take along when it is moved or branched.
-const OF_THE_FOLDER: [&str; 3] = ["exist_ok", "name", "project"];
+pub const OF_THE_FOLDER: [&str; 3] = ["exist_ok", "name", "project"];
 
 /// A setting that is another than it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +67,7 @@ mod tests {
 
     #[test]
     fn every_name_in_the_lists_is_a_setting() {
-        for key in WITHOUT_EFFECT.iter().chain(&OF_THE_FOLDER).chain([&THREADS]) {
+        for key in WITHOUT_EFFECT.iter().chain(&OF_THE_FOLDER).chain(&OF_WHOLE_EPOCHS).chain([&THREADS]) {
             assert!(TrainConfig::find(key).is_some(), "`{key}`");
         }
     }

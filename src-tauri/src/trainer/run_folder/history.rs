@@ -7,8 +7,11 @@ use crate::trainer::event::{Position, TrainEvent};
 pub fn current_timeline(events: Vec<TrainEvent>) -> Vec<TrainEvent> {
     let mut current = Vec::with_capacity(events.len());
     for event in events {
-        if let TrainEvent::Restored { position, .. } = &event {
-            current.retain(|earlier| !lies_behind(earlier, position));
+        match &event {
+            TrainEvent::Restored { position, .. } => current.retain(|earlier| !lies_behind(earlier, position)),
+            // Without any checkpoint a run begins once more.
+            TrainEvent::RunStarted { .. } => current.retain(|earlier| !lies_behind(earlier, &Position::default())),
+            _ => {}
         }
         current.push(event);
     }

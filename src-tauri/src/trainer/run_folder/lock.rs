@@ -33,6 +33,8 @@ impl FileLock {
     pub fn take_within(path: &Path, limit: Duration) -> Result<Self, RunFolderError> {
         let file = OpenOptions::new()
             .create(true)
+            // Windows locks no file that is open for appending alone.
+            .read(true)
             .append(true)
             .open(path)
             .map_err(|error| RunFolderError::create(path, error))?;

@@ -60,9 +60,16 @@ impl ResultsCsv {
         self.write_line(&row(results))
     }
 
+    /// A line that is not written whole is taken back, so that it can be tried again.
     fn write_line(&mut self, line: &str) -> Result<(), RunFolderError> {
+        let fault = |error| RunFolderError::io(&self.path, error);
+        let before = self.file.metadata().map_err(fault)?.len();
         let written = self.file.write_all(format!("{line}\n").as_bytes()).and_then(|()| self.file.sync_data());
-        written.map_err(|error| RunFolderError::io(&self.path, error))
+        if written.is_err() {
+            // If this fails too, the torn row has too few cells and is passed over by whoever reads.
+            let _ = self.file.set_len(before);
+        }
+        written.map_err(fault)
     }
 }
 

@@ -81,7 +81,9 @@ impl Orders {
             match read_line(&mut reader).and_then(|line| line.map(|line| decode(&line)).transpose()) {
                 Ok(Some(order)) => self.take(order),
                 // A newer supervisor would have been refused at the hello, so this is no order that counts.
-                Err(LineError::NotUnderstood(error)) => eprintln!("an order cannot be understood: {error}"),
+                Err(LineError::NotUnderstood(error)) => {
+                    log_file::print(&format!("an order cannot be understood: {error}"))
+                }
                 Ok(None) | Err(_) => return self.supervisor_gone(),
             }
         }
@@ -116,8 +118,8 @@ impl Orders {
         let grace_s = wanted.assignment.as_ref().map_or(0.0, |assignment| assignment.config.grace);
         drop(wanted);
         self.changed.notify_all();
-        sleep(Duration::from_secs_f64(grace_s));
-        eprintln!("the supervisor is gone and the grace time is over");
+        sleep(Duration::try_from_secs_f64(grace_s).unwrap_or_default());
+        log_file::print("the supervisor is gone and the grace time is over");
         std::process::exit(i32::from(crate::exit::ExitCode::Internal as u8));
     }
 
