@@ -189,7 +189,7 @@ fn r4(settings: &[&str]) {
     });
     let paused = status();
     assert_eq!((&paused["by"], &paused["depth"]), (&"disk".into(), &"hold".into()), "the state is kept in memory");
-    assert!(paused["trouble"]["bytes_needed"].as_u64().unwrap() > 1_000_000, "{paused}");
+    assert!(paused["trouble"]["bytes_needed"].as_u64().unwrap() > 0, "{paused}");
     let verify = bench.fermata(&["checkpoints", "verify", "full", "--project", "small"]);
     assert_eq!(verify.status.code(), Some(0), "what was saved before is good");
     disk.grow("400m");

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::print;
-use crate::trainer::event::{EpochResults, Losses, PauseDepth, Position, TrainEvent};
+use crate::trainer::event::{EpochResults, Losses, PauseDepth, PausedBy, Position, TrainEvent};
 
 /// Shows a training on stderr as its events come in.
 pub struct Progress {
@@ -46,6 +46,10 @@ impl Progress {
                 self.line(&format!("going on from {} on {device}: {}", checkpoint.display(), place(position)));
             }
             TrainEvent::Edited { key, old, new, .. } => self.line(&format!("{key} is now {new}, was {old}")),
+            TrainEvent::Paused { by: PausedBy::Disk, position, .. } => {
+                let what = "the disk does not take more; once there is room, `fermata resume` goes on";
+                self.line(&format!("paused {} (everything stays in memory): {what}", place(position)));
+            }
             TrainEvent::Paused { depth, position, size_bytes, seconds, .. } => {
                 self.line(&paused_line(*depth, position, *size_bytes, *seconds));
             }

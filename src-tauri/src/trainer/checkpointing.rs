@@ -83,7 +83,7 @@ impl Checkpointing {
         // Waits for the checkpoint before it, so that at most two copies lie in memory.
         self.settle(record)?;
         let stall_s = stall_s + self.taken.elapsed().as_secs_f64();
-        self.saver.submit(Job { snapshot, purpose, stall_s })
+        self.saver.submit(Job { snapshot, purpose, stall_s, n_holds: record.n_holds() })
     }
 
     /// A checkpoint inside an epoch, when the last one has grown old.
@@ -174,17 +174,23 @@ impl Checkpointing {
         Ok(last_bytes)
     }
 
-    /// The disk did not take a checkpoint: stands still with it in memory until the host wants another try.
+    /// The disk did not take a checkpoint. If the training has stood still since then it may do so by now; else stands still
+    /// with it in memory until the host wants another try.
     fn hold_and_retry(
         &mut self,
-        job: Box<Job>,
+        mut job: Box<Job>,
         trouble: super::host::DiskTrouble,
         record: &mut Record,
     ) -> Result<(), TrainError> {
+        if record.n_holds() > job.n_holds {
+            job.n_holds = record.n_holds();
+            return self.saver.submit(*job);
+        }
         let position = job.snapshot.saved.position;
         record.warn("checkpoint_not_saved", trouble.message.clone())?;
         let wish = record.hold(position, Some(trouble));
         debug_assert_ne!(wish, Wish::Hold, "a hold ends with another wish");
+        job.n_holds = record.n_holds();
         self.saver.submit(*job)
     }
 }

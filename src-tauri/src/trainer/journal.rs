@@ -60,6 +60,15 @@ impl Journal {
         !self.unwritten.is_empty()
     }
 
+    /// About how many bytes wait.
+    pub fn bytes_behind(&self) -> u64 {
+        let bytes = |line: &Line| match line {
+            Line::Event(event) => serde_json::to_vec(event).map_or(0, |json| json.len()),
+            Line::Row(results) => serde_json::to_vec(results).map_or(0, |json| json.len()),
+        };
+        self.unwritten.iter().map(bytes).sum::<usize>() as u64
+    }
+
     fn take(&mut self, line: Line) -> Result<(), RunFolderError> {
         self.unwritten.push_back(line);
         match self.write_all() {

@@ -27,6 +27,7 @@ pub struct Record<'a> {
     pub clock: ActiveClock,
     host: &'a mut dyn Host,
     journal: Journal,
+    n_holds: u64,
     /// Images already warned of: each is told once.
     warned: BTreeSet<PathBuf>,
     _lock: FileLock,
@@ -46,7 +47,7 @@ impl<'a> Record<'a> {
             Origin::Checkpoint(restored) => restored.saved.time_s,
         };
         let clock = ActiveClock::going(before_s);
-        Ok(Self { paths, clock, host, journal, warned: BTreeSet::new(), _lock: lock })
+        Ok(Self { paths, clock, host, journal, n_holds: 0, warned: BTreeSet::new(), _lock: lock })
     }
 
     /// Writes and shows the first event, and what was found wrong, left out or changed before it.
@@ -121,9 +122,10 @@ impl<'a> Record<'a> {
     pub fn flush(&mut self, position: Position) -> Result<(), TrainError> {
         loop {
             match self.journal.flush() {
-                Err(RunFolderError::DiskFull { path, source }) => {
-                    let message = RunFolderError::DiskFull { path, source }.to_string();
-                    self.hold(position, Some(DiskTrouble { message, bytes_needed: None }));
+                Err(RunFolderError::DiskFull { path, .. }) => {
+                    let message = format!("disk full while writing `{}`", path.display());
+                    let bytes_needed = Some(self.journal.bytes_behind());
+                    self.hold(position, Some(DiskTrouble { message, bytes_needed }));
                 }
                 flushed => return Ok(flushed?),
             }
@@ -151,6 +153,7 @@ impl<'a> Record<'a> {
 
     /// Stands still until the host wants something else.
     pub fn hold(&mut self, position: Position, trouble: Option<DiskTrouble>) -> Wish {
+        self.n_holds += 1;
         self.clock.halt();
         let mut wish = self.host.hold(position, trouble);
         while wish == Wish::Hold {
@@ -161,6 +164,11 @@ impl<'a> Record<'a> {
             self.running();
         }
         wish
+    }
+
+    /// Times that the training has stood still so far.
+    pub fn n_holds(&self) -> u64 {
+        self.n_holds
     }
 
     fn transferred(&mut self, transfer: Option<&Transfer>) -> Result<(), TrainError> {

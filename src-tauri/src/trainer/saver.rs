@@ -23,6 +23,8 @@ pub struct Job {
     pub purpose: Purpose,
     /// Seconds that training stood still for the copy.
     pub stall_s: f64,
+    /// Times that the training had stood still when this was handed over.
+    pub n_holds: u64,
 }
 
 /// What a snapshot is for.
@@ -153,7 +155,7 @@ fn work(paths: &RunPaths, policy: &RetentionPolicy, jobs: &Receiver<Job>, answer
                 let (is_best, stall_s) = (job.purpose.is_best, job.stall_s);
                 Done::Saved { path, position, is_best, size_bytes, stall_s, write_s }
             }
-            Err(error) => match trouble_of(&error) {
+            Err(error) => match trouble_of(&error, &job.snapshot) {
                 Some(trouble) => Done::Failed { job: Box::new(job), trouble },
                 None => Done::Refused { error },
             },
@@ -184,11 +186,12 @@ fn save(store: &CheckpointStore, paths: &RunPaths, job: &Job) -> Result<(PathBuf
 }
 
 /// What the disk lacks, if it was the disk's fault; nothing else gets better by waiting.
-fn trouble_of(error: &TrainError) -> Option<DiskTrouble> {
+fn trouble_of(error: &TrainError, snapshot: &Snapshot) -> Option<DiskTrouble> {
     let bytes_needed = match error {
         TrainError::Store(StoreError::DiskFull { bytes_needed, .. }) => Some(*bytes_needed),
         TrainError::Store(StoreError::Io { .. }) => None,
-        TrainError::RunFolder(RunFolderError::DiskFull { .. } | RunFolderError::Io { .. }) => None,
+        TrainError::RunFolder(RunFolderError::DiskFull { .. }) => Some(snapshot.averaged_bytes()),
+        TrainError::RunFolder(RunFolderError::Io { .. }) => None,
         _ => return None,
     };
     Some(DiskTrouble { message: error.to_string(), bytes_needed })

@@ -79,6 +79,11 @@ impl Snapshot {
         Weights::bytes_of(&self.ema, &self.info)
     }
 
+    /// About how many bytes [`Self::averaged_file`] has.
+    pub fn averaged_bytes(&self) -> u64 {
+        self.ema.iter().map(|tensor| tensor.values.len() as u64 * 4).sum()
+    }
+
     /// The files of a checkpoint, by name.
     ///
     /// # Errors

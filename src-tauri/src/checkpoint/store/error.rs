@@ -16,7 +16,7 @@ pub enum StoreError {
     #[error("`{}`: {source}", .path.display())]
     Io { path: PathBuf, source: io::Error },
     /// Nothing of the new checkpoint is left, and all older ones are as they were.
-    #[error("disk full while saving `{}`, which needs {bytes_needed} bytes; free some space or choose another disk", .path.display())]
+    #[error("disk full while saving `{}`, which needs {bytes_needed} bytes", .path.display())]
     DiskFull {
         path: PathBuf,
         /// Of the whole checkpoint.
