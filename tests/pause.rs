@@ -667,7 +667,7 @@ fn session_of(pid: u32) -> String {
 
 fn r22(settings: &[&str]) {
     let bench = Bench::new();
-    let settings = [settings, &["keep_last=20"]].concat();
+    let settings = [settings, &["keep_last=20", "save_period=2"]].concat();
     let straight = bench.trained("a", &settings);
     let all_rows = bench.rows("a");
     let running = bench.start_with_fault(&["resume", "a", "--from", "3", "--in-place", "lr0=0.02"], SLOW_BATCHES);
@@ -682,6 +682,9 @@ fn r22(settings: &[&str]) {
     assert_eq!(ids("a"), ["e0001-b000004", "e0002-b000008", "e0003-b000012"], "the newest is that of epoch 3");
     assert_eq!(ids("a-before-e3"), ["e0004-b000016", "e0005-b000020", "e0006-b000024"], "the former 4 to 6 are kept");
     assert_eq!(bench.rows("a-before-e3"), all_rows);
+    let of_epoch =
+        |run: &str, epoch: u32| bench.run_folder(run).join(format!("weights/epoch{epoch}.safetensors")).exists();
+    assert!(of_epoch("a", 2) && !of_epoch("a", 4) && of_epoch("a-before-e3", 4), "weights go with their epochs");
     assert_eq!(bench.last_hash("a-before-e3"), straight);
     let resumed = bench.start(&["resume", "a"]).ended();
     resumed.assert(0, "exit: 0 finished checkpoint=runs/a/checkpoints/e0006-b000024");

@@ -39,6 +39,8 @@ use link::{Link, News};
 const QUEUE: usize = 64;
 /// Between two signs of life to clients that watch.
 const BEAT: Duration = Duration::from_secs(1);
+/// Between two times that the time spent is written down while nothing changes.
+const ACCOUNT_PERIOD: Duration = Duration::from_secs(60);
 
 /// What is needed to begin or to go on with a run.
 #[derive(Debug)]
@@ -146,6 +148,8 @@ struct Supervisor<'a> {
     n_workers: u32,
     clients: Clients,
     grace_end: Option<Instant>,
+    /// When the time spent was last written down.
+    written_at: Instant,
     /// Ctrl-C was pressed before.
     is_interrupted: bool,
     /// Inputs that came of effects.
@@ -179,6 +183,7 @@ impl<'a> Supervisor<'a> {
             n_workers: 0,
             clients: Clients::default(),
             grace_end: None,
+            written_at: Instant::now(),
             is_interrupted: false,
             inputs: VecDeque::new(),
             ending: None,
@@ -207,7 +212,10 @@ impl<'a> Supervisor<'a> {
                     self.grace_end = None;
                     self.input(Input::GraceOver);
                 }
-                _ = beat.tick() => self.tell_clients(),
+                _ = beat.tick() => {
+                    self.tell_clients();
+                    self.write_account();
+                }
             }
             if let Some(ending) = self.ending.take() {
                 return ending;
@@ -297,6 +305,16 @@ impl<'a> Supervisor<'a> {
         let report = self.report();
         self.clients.tell_state(&report);
         (self.show)(Shown::State(&report));
+    }
+
+    /// Time is written down also while nothing changes, or a kill would lose it.
+    fn write_account(&mut self) {
+        if self.written_at.elapsed() >= ACCOUNT_PERIOD {
+            self.written_at = Instant::now();
+            let accounting = self.account.at(self.written_at.into_std());
+            let fault = self.books.write_state(&self.state, accounting);
+            self.tell_fault(fault);
+        }
     }
 
     fn tell_clients(&mut self) {

@@ -145,6 +145,9 @@ fn keep_later_part(
     ] {
         new_run.copy(&file(paths), &file(target))?;
     }
+    for file in epoch_weights_after(paths, to) {
+        new_run.copy(&file, &target.weights().join(file.file_name().unwrap_or_default()))?;
+    }
     let store = CheckpointStore::of(target.root());
     for checkpoint in later_than(paths, to)? {
         new_run.take_in(&checkpoint)?;
@@ -184,13 +187,15 @@ fn cut(paths: &RunPaths, to: CheckpointId, after_each: AfterEach) -> Result<(), 
     for trashed in trashed_after(paths, to)? {
         fs::remove_dir_all(&trashed.path).map_err(|error| RunFolderError::io(&trashed.path, error))?;
     }
+    for file in epoch_weights_after(paths, to) {
+        fs::remove_file(&file).map_err(|error| RunFolderError::io(&file, error))?;
+    }
     ResultsCsv::resume(&paths.results_csv(), to.epoch)?;
     set_weights(paths, &store)?;
     after_each(Step::Cut)
 }
 
-/// `last` from the newest checkpoint, `best` from the best one that is kept. Weights of epochs that are no longer there
-/// go.
+/// `last` from the newest checkpoint, `best` from the best one that is kept.
 pub fn set_weights(paths: &RunPaths, store: &CheckpointStore) -> Result<(), TimelineError> {
     for (text, target) in [("last", paths.last_weights()), ("best", paths.best_weights())] {
         let checkpoint = match store.find(text).or_else(|_| store.find("last")) {
@@ -205,6 +210,18 @@ pub fn set_weights(paths: &RunPaths, store: &CheckpointStore) -> Result<(), Time
         }
     }
     Ok(())
+}
+
+/// Weights that were kept by the number of an epoch after `to`.
+fn epoch_weights_after(paths: &RunPaths, to: CheckpointId) -> Vec<PathBuf> {
+    // A folder that cannot be read has none that could be moved.
+    let entries = fs::read_dir(paths.weights()).into_iter().flatten().flatten();
+    let is_later = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let epoch = name.strip_prefix("epoch").and_then(|rest| rest.strip_suffix(".safetensors"));
+        epoch.and_then(|epoch| epoch.parse().ok()).is_some_and(|epoch: u32| epoch > to.epoch)
+    };
+    entries.map(|entry| entry.path()).filter(is_later).collect()
 }
 
 /// Checkpoints after `to`, the oldest first.
