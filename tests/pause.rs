@@ -406,6 +406,41 @@ fn a_run_whose_checkpoints_are_gone_keeps_its_results() {
 }
 
 #[test]
+fn files_that_somebody_took_away_are_made_again() {
+    let bench = Bench::new();
+    let straight = bench.trained("straight", &OPEN_GRADIENTS);
+    let running = bench.start_with_fault(&Bench::words("name=a", &OPEN_GRADIENTS), SLOW_BATCHES);
+    bench.wait_for_checkpoint("a", 2);
+    running.kill_all();
+    let folder = bench.run_folder("a");
+    fs::remove_dir_all(folder.join("weights")).unwrap();
+    fs::remove_dir_all(folder.join("logs")).unwrap();
+    fs::remove_file(folder.join("args.yaml")).unwrap();
+    fs::write(folder.join(".run.json.7.tmp"), "{").unwrap();
+    let resumed = bench.start(&["resume", "a"]).ended();
+    resumed.assert(0, "exit: 0 finished checkpoint=runs/a/checkpoints/e0006-b000024");
+    assert!(resumed.stderr.contains("the settings are taken from"), "{}", resumed.stderr);
+    assert_eq!(bench.last_hash("a"), straight);
+    assert!(folder.join("weights/best.safetensors").is_file() && folder.join("args.yaml").is_file());
+    assert!(!folder.join(".run.json.7.tmp").exists(), "what a killed process was writing is swept");
+}
+
+#[test]
+fn a_run_is_resumed_from_another_folder() {
+    let bench = Bench::new();
+    let running = bench.start_with_fault(&Bench::words("name=a", &["nbs=8", "epochs=2"]), SLOW_BATCHES);
+    bench.wait_for_batch("a", (1, 2));
+    running.signal("TERM");
+    assert_eq!(running.ended().code, Some(75));
+    let output = Command::new(env!("CARGO_BIN_EXE_fermata"))
+        .args(["resume", &bench.run_folder("a").display().to_string()])
+        .current_dir("/")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn a_setting_that_is_refused_does_not_stick() {
     let bench = Bench::new();
     let running = bench.start_with_fault(&Bench::words("name=a", &["nbs=8"]), SLOW_BATCHES);

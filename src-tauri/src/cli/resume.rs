@@ -18,7 +18,7 @@ use super::status::{show, state_words};
 use super::supervisor::{connect, not_reached};
 use super::train::Terminal;
 use super::{print, train};
-use crate::checkpoint::{Checkpoint, CheckpointStore};
+use crate::checkpoint::{Checkpoint, CheckpointStore, STATE_FILE};
 use crate::exit::Reason;
 use crate::run::client::{Client, ClientError};
 use crate::run::find::{find_run, state_by};
@@ -26,7 +26,10 @@ use crate::run::machine::StateWord;
 use crate::run::supervise::Sitting;
 use crate::run::timeline::{TimelineError, branch, complete_rewind, rewind_in_place};
 use crate::trainer::config::TrainConfig;
-use crate::trainer::run_folder::{FileLock, RunFolder, RunPaths, RunRecord, read_args, read_rows};
+use crate::trainer::run_folder::{
+    FileLock, RunFolder, RunPaths, RunRecord, read_args, read_rows, sweep_temporary_files,
+};
+use crate::trainer::snapshot::SavedState;
 use target::{Place, Target};
 use words::ResumeWords;
 
@@ -135,7 +138,16 @@ fn saving_limit(paths: &RunPaths) -> Duration {
 fn take_over(words: &ResumeWords, paths: &RunPaths) -> Result<Sitting, Refusal> {
     let folder = RunFolder::open(paths.root())?;
     // A worker whose supervisor was killed may still be saving.
-    drop(FileLock::take_within(&paths.run_lock(), saving_limit(paths))?);
+    let still_at_work = |_| {
+        let message = format!(
+            "a worker of run `{}` is still at work, though its supervisor is gone; wait for it, or end it: \
+             `ps` shows it as `fermata worker`",
+            paths.name()
+        );
+        Refusal::new(Reason::Locked, message)
+    };
+    drop(FileLock::take_within(&paths.run_lock(), saving_limit(paths)).map_err(still_at_work)?);
+    sweep_temporary_files(paths)?;
     let mut record = RunRecord::read(&paths.run_json())?;
     // First of all, since a checkpoint whose removal was broken off would come back after the rewind that took it out.
     CheckpointStore::of(paths.root()).sweep()?;
@@ -222,6 +234,19 @@ fn begin_branch(
     Ok(Sitting { folder, record, config, from: Some(from), is_beginning: false })
 }
 
+/// The settings that a run was last in force with; where `args.yaml` cannot be used, those of the checkpoint.
+fn settings_of(paths: &RunPaths, checkpoint: &Checkpoint) -> Result<TrainConfig, Refusal> {
+    let unusable = match read_args(paths) {
+        Ok(config) => return Ok(config),
+        Err(error) => Refusal::from(error),
+    };
+    let files = CheckpointStore::of(paths.root()).read(checkpoint.id())?;
+    let saved = files.get(STATE_FILE).and_then(|bytes| SavedState::read(bytes).ok());
+    let Some(saved) = saved else { return Err(unusable) };
+    print::warning(&format!("{}; the settings are taken from {}", unusable.message, checkpoint.id()));
+    Ok(saved.settings)
+}
+
 /// The settings to go on with.
 fn checked_config(
     words: &ResumeWords,
@@ -229,8 +254,11 @@ fn checked_config(
     record: &RunRecord,
     target: &Target,
 ) -> Result<TrainConfig, Refusal> {
-    let old = read_args(paths)?;
+    let old = settings_of(paths, &target.checkpoint)?;
     let mut config = words.edits.apply(old.clone())?;
+    if config.data != old.data {
+        config.data = std::path::absolute(&config.data).unwrap_or(config.data);
+    }
     edits::check(&old, &config, &target.checkpoint)?;
     if let Place::Branch(name) = &target.place {
         config.name.clone_from(name);

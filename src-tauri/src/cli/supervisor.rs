@@ -37,7 +37,8 @@ fn not_running(paths: &RunPaths) -> Result<Refusal, Refusal> {
 
 impl From<ClientError> for Refusal {
     fn from(error: ClientError) -> Self {
-        Self::new(Reason::Io, error.to_string())
+        let reason = if let ClientError::Refused { .. } = error { Reason::Contradiction } else { Reason::Io };
+        Self::new(reason, error.to_string())
     }
 }
 

@@ -51,6 +51,8 @@ pub fn begin(
     };
     let mut config = configure(&args)?;
     warn_if_rounded(config.check()?);
+    // So that the run can be resumed from anywhere.
+    config.data = std::path::absolute(&config.data).unwrap_or(config.data);
     let folder = RunFolder::create(&config).map_err(|error| earlier_fault(&config).unwrap_or_else(|| error.into()))?;
     let record = RunRecord::of_a_beginning(folder.paths().root(), config.seed);
     run_sitting(Sitting { folder, record, config, from: None, is_beginning: true }, signals, terminal)
@@ -123,7 +125,8 @@ fn ended(outcome: Outcome, paths: &RunPaths) -> Result<Ending, Refusal> {
     let ending = Ending { reason, checkpoint };
     match (reason, message) {
         (Reason::Finished | Reason::Patience, _) => {
-            print::out(&format!("results are in {}", paths.root().display()))?;
+            // The run has finished, whether or not somebody still reads.
+            let _ = print::out(&format!("results are in {}", paths.root().display()));
             Ok(ending)
         }
         (Reason::Stopped | Reason::Terminated, message) => {

@@ -8,7 +8,7 @@ use super::event::{EpochResults, EpochValidation, Losses, TrainEvent};
 use super::host::Wish;
 use super::record::Record;
 use super::run_folder::RunFolderError;
-use super::saver::Purpose;
+use super::saver::{Purpose, make_weights_folder};
 use super::schedule::Schedule;
 use super::start::Start;
 use super::state::TrainState;
@@ -241,6 +241,7 @@ impl<'a> Epochs<'a> {
         let is_best = self.state.early_stop.best_epoch() == Some(position.epoch);
         let bytes = Weights::to_bytes(self.state.averaged(), &self.state.weights_info())
             .map_err(|error| TrainError::Encode(error.into()))?;
+        make_weights_folder(&self.record.paths)?;
         for name in self.weights_files(position.epoch, is_best) {
             let path = self.record.paths.weights().join(name);
             if std::fs::read(&path).ok().as_ref() != Some(&bytes) {

@@ -159,6 +159,9 @@ pub fn read_args(paths: &RunPaths) -> Result<TrainConfig, RunFolderError> {
     let unusable =
         |why: String| RunFolderError::Io { path: path.clone(), source: io::Error::new(ErrorKind::InvalidData, why) };
     let config: TrainConfig = serde_saphyr::from_str(&text).map_err(|error| unusable(error.to_string()))?;
+    if config.data.as_os_str().is_empty() {
+        return Err(unusable("it names no dataset".to_owned()));
+    }
     // Somebody may have written into the file, so each value is looked at as if it came from the command line.
     let mut checked = config.clone();
     for setting in TrainConfig::table() {
@@ -169,6 +172,36 @@ pub fn read_args(paths: &RunPaths) -> Result<TrainConfig, RunFolderError> {
         }
     }
     Ok(checked)
+}
+
+/// Removes what a process that was killed had been writing: `.NAME.PID.tmp` in the run folder and in `weights/`. Only for whoever
+/// holds the run.
+///
+/// # Errors
+/// When a folder cannot be read or a file not removed.
+pub fn sweep_temporary_files(paths: &RunPaths) -> Result<(), RunFolderError> {
+    for folder in [paths.root().to_owned(), paths.weights()] {
+        let fault = |error| RunFolderError::io(&folder, error);
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            entries => entries.map_err(fault)?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(fault)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_file = entry.file_type().map_err(fault)?.is_file();
+            if is_file && is_temporary(&name) {
+                fs::remove_file(entry.path()).map_err(fault)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a name is one under which files are written before they get theirs.
+fn is_temporary(name: &str) -> bool {
+    let Some(inner) = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(".tmp")) else { return false };
+    inner.rsplit_once('.').is_some_and(|(_, pid)| pid.parse::<u32>().is_ok())
 }
 
 /// Moves the results, weights and checkpoints of an earlier run to `trash/former`, numbered where that is taken.
@@ -300,6 +333,23 @@ mod tests {
         fs::create_dir(&path).unwrap();
         RunFolder::create(&TrainConfig { exist_ok: true, ..config }).unwrap().abandon();
         assert!(path.exists());
+    }
+
+    #[test]
+    fn what_a_killed_process_was_writing_is_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = RunPaths::of(dir.path());
+        fs::create_dir(paths.weights()).unwrap();
+        for name in [".run.json.17.tmp", "run.json", ".notes.tmp", "weights/.best.safetensors.9.tmp", "weights/a.1.tmp"]
+        {
+            fs::write(dir.path().join(name), "x").unwrap();
+        }
+        sweep_temporary_files(&paths).unwrap();
+        let left = |folder: &Path| -> std::collections::BTreeSet<_> {
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        };
+        assert_eq!(left(dir.path()), [".notes.tmp", "run.json", "weights"].map(str::to_owned).into());
+        assert_eq!(left(&paths.weights()), ["a.1.tmp"].map(str::to_owned).into());
     }
 
     #[test]

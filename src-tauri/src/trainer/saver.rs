@@ -177,12 +177,19 @@ fn save(store: &CheckpointStore, paths: &RunPaths, job: &Job) -> Result<(PathBuf
     crate::fault::reached("checkpoint_saved", draft.about.id.epoch);
     if !purpose.weights_files.is_empty() {
         let bytes = snapshot.averaged_file().map_err(SnapshotError::from).map_err(TrainError::Encode)?;
+        make_weights_folder(paths)?;
         for name in &purpose.weights_files {
             let path = paths.weights().join(name);
             write_file_durably(&path, &bytes).map_err(|error| RunFolderError::io(&path, error))?;
         }
     }
     Ok((saved.path, saved.bytes))
+}
+
+/// Makes `weights/` again, if somebody has taken it away.
+pub fn make_weights_folder(paths: &RunPaths) -> Result<(), RunFolderError> {
+    let folder = paths.weights();
+    std::fs::create_dir_all(&folder).map_err(|error| RunFolderError::io(&folder, error))
 }
 
 /// What the disk lacks, if it was the disk's fault; nothing else gets better by waiting.
