@@ -42,7 +42,9 @@ fn r1(settings: &[&str]) {
     let killed = bench.start_with_fault(&Bench::words("name=killed", settings), "row_written:3=abort").ended();
     assert_eq!(killed.code, Some(70), "{}", killed.stderr);
     assert_eq!(bench.rows("killed").len(), 3, "the row of epoch 3 is written");
-    assert_eq!(bench.checkpoints("killed").len(), 2, "and its checkpoint is not");
+    // That of epoch 2 may have been under way as well.
+    let newest = bench.checkpoints("killed").iter().filter_map(|checkpoint| checkpoint["epoch"].as_u64()).max();
+    assert!(newest < Some(3), "and its checkpoint is not");
     assert_eq!(bench.state("killed"), "failed");
     let resumed = bench.start(&["resume", "killed"]).ended();
     resumed.assert(0, "exit: 0 finished checkpoint=runs/killed/checkpoints/e0006-b000024");
