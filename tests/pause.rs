@@ -443,6 +443,20 @@ fn a_run_is_resumed_from_another_folder() {
 }
 
 #[test]
+fn a_refused_resume_leaves_a_paused_run_paused() {
+    let bench = Bench::new();
+    let running = bench.start_with_fault(&Bench::words("name=a", &["nbs=8"]), SLOW_BATCHES);
+    bench.wait_for_batch("a", (1, 2));
+    assert_eq!(bench.fermata(&["pause", "a"]).status.code(), Some(0));
+    for (edit, code) in [("batch=4", 78), ("model=yolov8n", 78), ("data=/nowhere", 66), ("epochs=0", 2)] {
+        assert_eq!(bench.fermata(&["resume", "a", edit]).status.code(), Some(code), "{edit}");
+        assert_eq!(bench.state("a"), "paused", "{edit}");
+    }
+    assert_eq!(bench.fermata(&["stop", "a"]).status.code(), Some(0));
+    assert_eq!(running.ended().code, Some(130));
+}
+
+#[test]
 fn a_setting_that_is_refused_does_not_stick() {
     let bench = Bench::new();
     let running = bench.start_with_fault(&Bench::words("name=a", &["nbs=8"]), SLOW_BATCHES);

@@ -102,16 +102,19 @@ fn tell_supervisor(paths: &RunPaths, is_json: bool) -> Result<Option<Ending>, Re
 /// checkpoints that were set aside.
 pub fn sitting(words: &ResumeWords, paths: &RunPaths) -> Result<Sitting, Refusal> {
     let is_held = FileLock::is_held(&paths.supervisor_lock());
-    let aim = if is_held { target::seen_from_outside(words, paths)? } else { None };
-    match aim {
-        Some(target) => begin_branch(words, paths, &RunRecord::read(&paths.run_json())?, &target),
-        None => {
-            if is_held {
-                have_it_stop(paths)?;
-            }
-            take_over(words, paths)
-        }
+    if !is_held {
+        return take_over(words, paths);
     }
+    let record = RunRecord::read(&paths.run_json())?;
+    if let Some(target) = target::seen_from_outside(words, paths)? {
+        if target.place != Place::Here {
+            return begin_branch(words, paths, &record, &target);
+        }
+        // What is refused now is refused while the supervisor still stands by.
+        checked_config(words, paths, &record, &target)?;
+    }
+    have_it_stop(paths)?;
+    take_over(words, paths)
 }
 
 /// Ends a paused supervisor, since its run is to go on in another way. A running one is left alone.

@@ -84,10 +84,10 @@ impl Target {
     }
 }
 
-/// A branch of a run that another process holds. `None` if the words want to go on in the run itself.
+/// What the words name in a run that another process holds, as far as it has saved. `None` if it has not saved yet.
 ///
 /// # Errors
-/// As of [`Target::find`], and when a branch has nothing to begin with.
+/// As of [`Target::find`], and when a named checkpoint or a branch has nothing to begin with.
 pub fn seen_from_outside(words: &ResumeWords, paths: &RunPaths) -> Result<Option<Target>, Refusal> {
     let store = CheckpointStore::of(paths.root());
     let newest_full = store.list()?.into_iter().rfind(|checkpoint| checkpoint.grade() == Grade::Full);
@@ -100,10 +100,9 @@ pub fn seen_from_outside(words: &ResumeWords, paths: &RunPaths) -> Result<Option
         });
     };
     let target = Target::find(words, paths, newest)?;
-    let is_branch = target.place != Place::Here;
-    if is_branch && words.from.is_none() {
+    if target.place != Place::Here && words.from.is_none() {
         // Nothing was named, so nothing was verified yet.
         store.open_whole(target.checkpoint.id())?;
     }
-    Ok(is_branch.then_some(target))
+    Ok(Some(target))
 }

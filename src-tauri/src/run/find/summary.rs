@@ -144,7 +144,7 @@ mod tests {
     fn the_best_epoch_is_the_first_of_the_highest() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("results.csv");
-        let mut csv = ResultsCsv::create(&path).unwrap();
+        let mut csv = ResultsCsv::resume(&path, 0).unwrap();
         for (epoch, map50_95) in [(1, 0.25), (2, 0.5), (3, 0.5), (4, f64::NAN)] {
             let (train, lr) = (Losses::default(), LearningRates::default());
             let scores = ValScores { map50_95, ..ValScores::default() };

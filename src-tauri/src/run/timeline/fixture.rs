@@ -103,7 +103,7 @@ impl Run {
             n_batches: N_BATCHES,
             at_unix_ms: 1_700_000_000_000,
         });
-        ResultsCsv::create(&run.paths.results_csv()).unwrap();
+        ResultsCsv::resume(&run.paths.results_csv(), 0).unwrap();
         (1..=epochs).for_each(|epoch| run.train_epoch(epoch));
         run
     }

@@ -25,18 +25,7 @@ pub struct ResultsCsv {
 }
 
 impl ResultsCsv {
-    /// Makes the file, with the header alone; an older one of this name is replaced.
-    ///
-    /// # Errors
-    /// When it cannot be made or written.
-    pub fn create(path: &Path) -> Result<Self, RunFolderError> {
-        let file = File::create(path).map_err(|error| RunFolderError::io(path, error))?;
-        let mut results = Self { path: path.to_owned(), file };
-        results.write_line(RESULTS_HEADER)?;
-        Ok(results)
-    }
-
-    /// Opens the file of a run that goes on after `epochs_done` epochs, for more rows. Keeps the rows of these epochs,
+    /// Opens the file of a run that begins, or goes on after `epochs_done` epochs, for more rows. Keeps the rows of these epochs,
     /// each once (the last one written counts); later ones and torn ones go. A file that is not there is made.
     ///
     /// # Errors
@@ -188,7 +177,7 @@ mod tests {
         let val_losses = Losses { box_iou: 1.299, cls: 2.248_85, dfl: 1.356_74 };
         let lr = LearningRates { weight: 0.003_076_923, norm: 0.003_076_923, bias: 0.072_307_69 };
         let val = Some(EpochValidation { scores, losses: val_losses });
-        let mut csv = ResultsCsv::create(&path).unwrap();
+        let mut csv = ResultsCsv::resume(&path, 0).unwrap();
         csv.append(&EpochResults { epoch: 1, time_s: 23.790_12, train: losses, val, lr }).unwrap();
         csv.append(&EpochResults { epoch: 2, time_s: 47.3, train: losses, val: None, lr }).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
@@ -215,7 +204,7 @@ mod tests {
     fn a_resumed_file_has_the_rows_of_the_epochs_done_once_each() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("results.csv");
-        let mut csv = ResultsCsv::create(&path).unwrap();
+        let mut csv = ResultsCsv::resume(&path, 0).unwrap();
         [1, 2, 2, 3, 4].iter().for_each(|&epoch| csv.append(&results(epoch)).unwrap());
         ResultsCsv::resume(&path, 3).unwrap().append(&results(4)).unwrap();
         assert_eq!(epochs_in(&path), [1, 2, 3, 4]);
@@ -242,7 +231,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("results.csv");
         assert_eq!(read_rows(&path).unwrap(), []);
-        ResultsCsv::create(&path).unwrap().append(&results(7)).unwrap();
+        ResultsCsv::resume(&path, 0).unwrap().append(&results(7)).unwrap();
         let rows = read_rows(&path).unwrap();
         assert_eq!(rows[0].0, 7);
         assert_eq!(rows[0].1["train/cls_loss"], 2.0);
@@ -252,7 +241,9 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_full_disk_is_told_as_such() {
-        let error = ResultsCsv::create(Path::new("/dev/full")).unwrap_err();
+        let path = Path::new("/dev/full");
+        let file = OpenOptions::new().write(true).open(path).unwrap();
+        let error = ResultsCsv { path: path.to_owned(), file }.append(&results(1)).unwrap_err();
         assert!(matches!(error, RunFolderError::DiskFull { .. }), "{error}");
     }
 }
